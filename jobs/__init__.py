@@ -1,0 +1,1 @@
+"""Thin entry points: the command line and the programs that Ray jobs run."""

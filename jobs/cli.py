@@ -1,0 +1,87 @@
+"""The `cocn` command line."""
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from pipeline.errors import UserError
+
+# One line a command: the modules of jobs/commands with a `register(app)`, in the order that help shows.
+COMMANDS = (
+    "doctor",
+    "bench",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong input, 130 interrupted."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words or os.environ.get("COCN_DEBUG") == "1"
+    words = [word for word in words if word != "--debug"]
+    sys.exit(_run(words, debug))
+
+
+def build_app() -> typer.Typer:
+    """The application with every command registered."""
+    app = typer.Typer(
+        name="cocn",
+        help="Compressed Convolution Networks on graphs of any size.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name in COMMANDS:
+        importlib.import_module(f"jobs.commands.{name}").register(app)
+    return app
+
+
+def _run(words: Sequence[str], debug: bool) -> int:
+    try:
+        return int(build_app()(args=words, prog_name="cocn", standalone_mode=False) or 0)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130, debug)
+    except UserError as error:
+        return _fail(str(error), 2, debug)
+    except typer.TyperException as error:
+        return _fail(f"{error.format_message()} (see cocn --help)", error.exit_code, debug)
+    except typer.Abort:
+        return _fail("interrupted", 130, debug)
+    except Exception as error:  # noqa: BLE001 - the one place where any failure becomes one line
+        return _fail(f"{type(error).__name__}: {error} (--debug shows where)", 1, debug)
+
+
+def _fail(message: str, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    line = " ".join(message.split())
+    print(f"cocn: {line}", file=sys.stderr, flush=True)  # noqa: T201
+    return code
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"cocn {version('cocn')}")  # noqa: T201
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
+) -> None:
+    """Compressed Convolution Networks on graphs of any size."""
+
+
+if __name__ == "__main__":
+    main()

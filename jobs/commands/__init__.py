@@ -1,0 +1,1 @@
+"""The commands of `cocn`, one module each; `jobs.cli` lists them."""

@@ -1,0 +1,47 @@
+"""`cocn doctor`: does this machine have what a run needs?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.output import emit
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from pipeline.doctor import Report
+
+
+def register(app: typer.Typer) -> None:
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+    start_ray: Annotated[
+        bool, typer.Option("--start-ray", help="Really start Ray for a moment (about 8 s) and run a task.")
+    ] = False,
+    output: Annotated[Path, typer.Option(help="Directory that runs write to.")] = Path("runs"),
+) -> None:
+    """Check versions, device, memory, disk, Ray and MLflow, and say how to mend what is wrong.
+
+    Example: [bold]cocn doctor --json[/bold]
+    """
+    from pipeline.doctor import examine
+
+    report = examine(output=output, start_ray=start_ray)
+    emit(report, as_json, None if as_json else _view(report))
+    if report.status == "problem":
+        raise typer.Exit(1)
+
+
+def _view(report: "Report") -> "RenderableType":
+    from rich.table import Table
+
+    colours = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for check in report.checks:
+        fix = f"\n[dim]{check.fix}[/dim]" if check.fix else ""
+        table.add_row(f"[{colours[check.status]}]{check.status}", check.name, check.detail + fix)
+    return table

@@ -1,0 +1,48 @@
+"""Graphs small enough to check by hand, and the one Ray that all tests share."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+Edges = NDArray[np.int64]
+
+
+@pytest.fixture(scope="session")
+def local_ray() -> Iterator[None]:
+    """Ray on loopback with two CPUs and no dashboard, started once per test session."""
+    from pipeline.cluster import local_cluster
+
+    with local_cluster(cpus=2):
+        yield
+
+
+def both_directions(pairs: list[tuple[int, int]]) -> Edges:
+    """Edge array [2, m] that holds each undirected edge in both directions, sorted by source then target."""
+    edges = np.array(pairs + [(v, u) for u, v in pairs], dtype=np.int64).T
+    return edges[:, np.lexsort((edges[1], edges[0]))]
+
+
+@pytest.fixture
+def path_graph() -> Edges:
+    """0 - 1 - 2 - 3 - 4."""
+    return both_directions([(0, 1), (1, 2), (2, 3), (3, 4)])
+
+
+@pytest.fixture
+def cycle_graph() -> Edges:
+    """A ring of six nodes."""
+    return both_directions([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 5)])
+
+
+@pytest.fixture
+def star_graph() -> Edges:
+    """Node 0 in the middle of four leaves."""
+    return both_directions([(0, 1), (0, 2), (0, 3), (0, 4)])
+
+
+@pytest.fixture
+def kite_graph() -> Edges:
+    """A triangle 0 1 2 with a tail 2 - 3 - 4 and a lone node 5 (pass n=6)."""
+    return both_directions([(0, 1), (0, 2), (1, 2), (2, 3), (3, 4)])

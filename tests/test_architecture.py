@@ -1,0 +1,91 @@
+"""Import rules: jobs → pipeline → cocn, never back, and one importer for each heavy library."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("cocn", "pipeline", "jobs")
+LOWER = {"cocn": {"cocn"}, "pipeline": {"cocn", "pipeline"}, "jobs": {"cocn", "pipeline", "jobs"}}
+FORBIDDEN_IN_COCN = {"ray", "mlflow", "pyarrow", "networkit"}
+ONLY_IMPORTER = {
+    "mlflow": "pipeline/tracking.py",
+    "networkit": "pipeline/graphs.py",
+    "torch_sparse": "cocn/propagation.py",
+}
+SLOW_TO_IMPORT = ("torch", "torch_geometric", "ray", "mlflow", "networkit", "numba", "matplotlib", "pyarrow")
+
+
+def sources(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def imported_roots(source: Path) -> set[str]:
+    """Top-level names of everything a file imports, at module level or inside functions."""
+    roots = set()
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            roots.add(node.module.split(".")[0])
+    return roots
+
+
+def modules_loaded_by(statement: str) -> set[str]:
+    """Top-level names in sys.modules after `statement` ran in a fresh interpreter."""
+    program = f"import sys\n{statement}\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_only_downwards(package: str) -> None:
+    for source in sources(package):
+        upwards = (imported_roots(source) & set(PACKAGES)) - LOWER[package]
+        assert not upwards, f"{source.relative_to(ROOT)} imports {sorted(upwards)}"
+
+
+def test_no_source_imports_the_tests() -> None:
+    for package in PACKAGES:
+        for source in sources(package):
+            assert "tests" not in imported_roots(source), source
+
+
+def test_the_models_name_none_of_the_pipelines_libraries() -> None:
+    for source in sources("cocn"):
+        assert not imported_roots(source) & FORBIDDEN_IN_COCN, source
+
+
+def test_importing_every_model_module_loads_none_of_the_pipelines_libraries() -> None:
+    modules = [".".join(source.relative_to(ROOT).with_suffix("").parts) for source in sources("cocn")]
+    names = sorted(module.removesuffix(".__init__") for module in modules)
+    assert names, "the package cocn has no modules"
+    loaded = modules_loaded_by("\n".join(f"import {name}" for name in names))
+    assert not loaded & (FORBIDDEN_IN_COCN | {"pipeline", "jobs"})
+
+
+@pytest.mark.parametrize(("library", "importer"), ONLY_IMPORTER.items())
+def test_one_module_imports_the_library(library: str, importer: str) -> None:
+    importers = {
+        str(source.relative_to(ROOT))
+        for package in PACKAGES
+        for source in sources(package)
+        if library in imported_roots(source)
+    }
+    assert importers <= {importer}
+
+
+def test_building_the_command_line_loads_nothing_slow() -> None:
+    loaded = modules_loaded_by("from jobs.cli import build_app; build_app()")
+    assert not loaded & set(SLOW_TO_IMPORT)
+
+
+def test_reading_a_configuration_loads_nothing_slow() -> None:
+    loaded = modules_loaded_by("from pipeline.config import load_config; load_config()")
+    assert not loaded & set(SLOW_TO_IMPORT)
