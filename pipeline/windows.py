@@ -12,6 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from pipeline.arrays import CSR
+from pipeline.errors import UserError
 from pipeline.sequences import Sequences
 
 # A row of a window's adjacency is kept in one 64-bit word.
@@ -36,33 +37,50 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class Segments:
-    """Every window of every head in O(n·H) memory: a window is a slice of the sequence and its band.
+class Band:
+    """Every window of one head in O(n) memory: a window is a slice of the sequence and of its band.
 
     Shapes:
-        ahead: [H, n] unsigned; bit δ of place i is the edge from the node at i to the node at i + δ.
-        behind: [H, n] unsigned; bit b−1−δ of place i is the edge from the node at i to the node at i − δ.
-        edge_band: [H, n, 2b−1] edge ids by offset −(b−1) … b−1, −1 for none, or None.
+        order: [n] node at each place.
+        rank: [n] place of each node.
+        ahead: [n] unsigned; bit δ of place i is the edge from the node at i to the node at i + δ.
+        behind: [n] unsigned; bit b−1−δ of place i is the edge from the node at i to the node at i − δ.
+        edges: [n, 2b−1] edge ids by offset −(b−1) … b−1, −1 for none, or None.
     """
 
-    sequences: Sequences
-    length: int
+    order: NDArray[np.int32]
+    rank: NDArray[np.int32]
     ahead: NDArray[np.unsignedinteger]
     behind: NDArray[np.unsignedinteger]
-    edge_band: NDArray[np.integer] | None = None
+    edges: NDArray[np.integer] | None = None
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Every window of every head, cut when it is read."""
+
+    length: int
+    bands: tuple[Band, ...]
 
     def windows(self, nodes: NDArray[np.integer]) -> Windows:
         """The segments that start at the given nodes, [R]."""
-        shape = (nodes.size, self.sequences.num_heads)
+        shape = (nodes.size, len(self.bands))
         ids = np.empty((*shape, self.length), dtype=np.int32)
         words = np.empty((*shape, num_words(self.length)), dtype=np.uint64)
-        sequences = self.sequences
-        _expand(nodes, sequences.order, sequences.rank, self.ahead, self.behind, ids, words)
-        if self.edge_band is None:
-            return Windows(ids=ids, words=words.view(np.int64))
-        edges = np.empty((*shape, self.length, self.length), dtype=self.edge_band.dtype)
-        _expand_edges(nodes, sequences.rank, self.edge_band, edges)
-        return Windows(ids=ids, words=words.view(np.int64), edges=edges)
+        # Head by head, so that one head's sequence and band stay in the cache.
+        for head, band in enumerate(self.bands):
+            _cut(nodes, band.order, band.rank, band.ahead, band.behind, ids[:, head], words[:, head])
+        return Windows(ids=ids, words=words.view(np.int64), edges=self._edges(nodes))
+
+    def _edges(self, nodes: NDArray[np.integer]) -> NDArray[np.integer] | None:
+        parts = []
+        for band in self.bands:
+            if band.edges is None:
+                return None
+            part = np.empty((nodes.size, self.length, self.length), dtype=band.edges.dtype)
+            _cut_edges(nodes, band.rank, band.edges, part)
+            parts.append(part)
+        return np.stack(parts, axis=1)
 
 
 def num_words(length: int) -> int:
@@ -70,12 +88,20 @@ def num_words(length: int) -> int:
     return -(-length * length // WORD_BITS)
 
 
+class LengthError(UserError, ValueError):
+    """A segment length that the graph or the bit masks cannot hold."""
+
+
 def check_length(length: int, num_nodes: int) -> None:
-    """Refuse a segment length that the graph or the bit masks cannot hold."""
+    """Refuse a segment length that cannot be.
+
+    Raises:
+        LengthError: if it is out of range or above the number of nodes.
+    """
     if not 2 <= length <= MAX_LENGTH:
-        raise ValueError(f"Expected 'segment_length' to be between 2 and {MAX_LENGTH} (got {length})")
+        raise LengthError(f"Expected 'segment_length' to be between 2 and {MAX_LENGTH} (got {length})")
     if length > num_nodes:
-        raise ValueError(
+        raise LengthError(
             f"Expected 'segment_length' to be at most the {num_nodes} nodes of the graph (got {length})"
         )
 
@@ -94,7 +120,7 @@ def build_segments(sequences: Sequences, csr: CSR, length: int, *, edge_ids: boo
         edge_ids: Keep the id of every edge in the band too, for weights and multi-channel edge features.
 
     Raises:
-        ValueError: if the graph has fewer than `length` nodes.
+        LengthError: if the graph has fewer than `length` nodes.
     """
     check_length(length, csr.num_nodes)
     if sequences.num_nodes != csr.num_nodes:
@@ -102,25 +128,28 @@ def build_segments(sequences: Sequences, csr: CSR, length: int, *, edge_ids: boo
             f"Expected 'sequences' to order the {csr.num_nodes} nodes of the graph "
             f"(got {sequences.num_nodes})"
         )
-    ahead = np.empty(sequences.rank.shape, dtype=_band_type(length))
+    heads = zip(sequences.order, sequences.rank, strict=True)
+    return Segments(length, tuple(build_band(order, rank, csr, length, edge_ids) for order, rank in heads))
+
+
+def build_band(
+    order: NDArray[np.int32], rank: NDArray[np.int32], csr: CSR, length: int, edge_ids: bool = False
+) -> Band:
+    """The band of one head: one walk over the edges."""
+    ahead = np.empty(rank.size, dtype=_band_type(length))
     behind = np.empty_like(ahead)
-    for head in range(sequences.num_heads):
-        _fill_band(csr.indptr, csr.indices, sequences.rank[head], length, ahead[head], behind[head])
-    band = _build_edge_band(sequences, csr, length) if edge_ids else None
-    return Segments(sequences=sequences, length=length, ahead=ahead, behind=behind, edge_band=band)
+    _fill_band(csr.indptr, csr.indices, rank, length, ahead, behind)
+    edges = None
+    if edge_ids:
+        fits = csr.num_edges <= np.iinfo(np.int32).max
+        edges = np.full((rank.size, 2 * length - 1), -1, dtype=np.int32 if fits else np.int64)
+        _fill_edges(csr.indptr, csr.indices, rank, length, edges)
+    return Band(order=order, rank=rank, ahead=ahead, behind=behind, edges=edges)
 
 
 def _band_type(length: int) -> type[np.unsignedinteger]:
     # Reading windows at random is bound by the cache: the narrowest type that fits halves its time.
     return next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if length <= np.iinfo(kind).bits)
-
-
-def _build_edge_band(sequences: Sequences, csr: CSR, length: int) -> NDArray[np.integer]:
-    dtype = np.int32 if csr.indices.size <= np.iinfo(np.int32).max else np.int64
-    band = np.full((*sequences.rank.shape, 2 * length - 1), -1, dtype=dtype)
-    for head in range(sequences.num_heads):
-        _fill_edge_band(csr.indptr, csr.indices, sequences.rank[head], length, band[head])
-    return band
 
 
 def unpack(words: NDArray[np.int64], length: int) -> NDArray[np.bool_]:
@@ -152,7 +181,7 @@ def _fill_band(indptr, indices, rank, length, ahead, behind):
 
 
 @njit(cache=True, nogil=True)
-def _fill_edge_band(indptr, indices, rank, length, band):
+def _fill_edges(indptr, indices, rank, length, band):
     size = rank.size
     for node in range(size):
         place = rank[node]
@@ -167,45 +196,42 @@ def _fill_edge_band(indptr, indices, rank, length, band):
 
 
 @njit(cache=True, nogil=True)
-def _expand(nodes, order, rank, ahead, behind, ids, words):
-    # Head by head, so that one head's sequence and band stay in the cache.
-    num_heads, size = order.shape
-    length = ids.shape[2]
+def _cut(nodes, order, rank, ahead, behind, ids, words):
+    size = order.size
+    length = ids.shape[1]
     full = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - length)
-    for head in range(num_heads):
-        for record in range(nodes.size):
-            place = rank[head, nodes[record]]
-            word = shift = 0
-            pending = np.uint64(0)
-            for row in range(length):
-                ids[record, head, row] = order[head, place]
-                bits = np.uint64(ahead[head, place]) << np.uint64(row)
-                bits |= np.uint64(behind[head, place]) >> np.uint64(length - 1 - row)
-                bits &= full
-                pending |= bits << np.uint64(shift)
-                shift += length
-                if shift >= 64:
-                    words[record, head, word] = pending
-                    word += 1
-                    shift -= 64
-                    pending = bits >> np.uint64(length - shift) if shift else np.uint64(0)
-                place += 1
-                if place == size:
-                    place = 0
-            if shift:
-                words[record, head, word] = pending
+    for record in range(nodes.size):
+        place = rank[nodes[record]]
+        word = shift = 0
+        pending = np.uint64(0)
+        for row in range(length):
+            ids[record, row] = order[place]
+            bits = np.uint64(ahead[place]) << np.uint64(row)
+            bits |= np.uint64(behind[place]) >> np.uint64(length - 1 - row)
+            bits &= full
+            pending |= bits << np.uint64(shift)
+            shift += length
+            if shift >= 64:
+                words[record, word] = pending
+                word += 1
+                shift -= 64
+                pending = bits >> np.uint64(length - shift) if shift else np.uint64(0)
+            place += 1
+            if place == size:
+                place = 0
+        if shift:
+            words[record, word] = pending
 
 
 @njit(cache=True, nogil=True)
-def _expand_edges(nodes, rank, band, edges):
-    num_heads, size = rank.shape
-    length = edges.shape[2]
+def _cut_edges(nodes, rank, band, edges):
+    size = rank.size
+    length = edges.shape[1]
     for record in range(nodes.size):
-        for head in range(num_heads):
-            place = rank[head, nodes[record]]
-            for row in range(length):
-                for column in range(length):
-                    edges[record, head, row, column] = band[head, place, length - 1 + column - row]
-                place += 1
-                if place == size:
-                    place = 0
+        place = rank[nodes[record]]
+        for row in range(length):
+            for column in range(length):
+                edges[record, row, column] = band[place, length - 1 + column - row]
+            place += 1
+            if place == size:
+                place = 0
