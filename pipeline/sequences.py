@@ -111,11 +111,41 @@ def refine_colours(dense: NDArray[np.int32], csr: CSR) -> NDArray[np.uint64]:
 
 def place(dense: NDArray[np.int32], ties: NDArray[np.int32]) -> Sequences:
     """Sort the nodes of each head by (dense rank, place in `ties`), in linear time."""
-    order = np.empty(dense.shape, dtype=np.int32)
-    rank = np.empty(dense.shape, dtype=np.int32)
-    for head in range(dense.shape[0]):
-        _place_head(dense[head], ties, order[head], rank[head])
-    return Sequences(order=order, rank=rank)
+    heads = [place_head(row, ties) for row in dense]
+    return Sequences(
+        order=np.stack([order for order, _ in heads]), rank=np.stack([rank for _, rank in heads])
+    )
+
+
+def place_head(
+    dense: NDArray[np.int32], ties: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Order and rank of one head, [n] each."""
+    order = np.empty(dense.size, dtype=np.int32)
+    rank = np.empty(dense.size, dtype=np.int32)
+    _place_head(dense, ties, order, rank)
+    return order, rank
+
+
+def head_columns(columns: NDArray[np.floating], heads: int, seed: int) -> NDArray[np.float64]:
+    """Positions of every head from the store's columns: the first column, then random mixtures of all.
+
+    Nodes with equal columns get equal positions in every head, and no node's position depends on
+    where it is stored: products are summed column by column, which a matrix product does not promise.
+
+    Args:
+        columns: Standardised columns, the approximate position r_A first.
+        heads: Number of heads.
+        seed: Seed of the mixtures.
+
+    Shapes: [n, P] → [n, H]
+    """
+    weights = np.random.default_rng(seed).standard_normal((columns.shape[1], heads))
+    weights[:, 0] = np.arange(columns.shape[1]) == 0
+    positions = np.zeros((columns.shape[0], heads))
+    for column, row in zip(columns.T, weights, strict=True):
+        positions += column[:, None] * row
+    return positions
 
 
 def from_order(order: NDArray[np.integer]) -> Sequences:
