@@ -1,0 +1,127 @@
+"""A run's journal: what is to be tracked, on disk before anything is sent, so that no tracker is waited for.
+
+One file has one writer. Beside it lies a small state file with what the tracker has acknowledged. A journal
+that is closed and fully acknowledged is removed; one that is left over waits for `cocn track sync`.
+"""
+
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import IO, Any, Literal
+
+SUFFIX = ".jsonl"
+Kind = Literal["create", "attach", "params", "tags", "metrics", "artifact", "text", "status"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of a journal, and the offset of the byte after it."""
+
+    kind: Kind
+    time: int
+    values: Mapping[str, Any]
+    step: int = 0
+    end: int = 0
+
+
+@dataclass(frozen=True)
+class State:
+    """What the tracker has acknowledged."""
+
+    run_id: str | None = None
+    """Id of the run, once it is known."""
+    attempted: bool = False
+    """Whether creating the run was tried before: then it may exist, and is looked for first."""
+    offset: int = 0
+    """Bytes of the journal that have arrived."""
+
+
+class Journal:
+    """An append-only file of records, locked by the process that works on it."""
+
+    def __init__(self, path: Path, lock: IO[bytes]) -> None:
+        self.path = path
+        self._lock = lock
+        self._append = threading.Lock()
+        self.state = read_state(path)
+
+    @classmethod
+    def open(cls, path: Path) -> "Journal | None":
+        """Open or create a journal; None if another process, still alive, holds it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            return None
+        if not path.exists():  # its owner finished and removed it between our opening and locking it
+            lock.close()
+            return None
+        return cls(path, lock)
+
+    def append(self, kind: Kind, time: int, values: Mapping[str, Any], step: int = 0) -> None:
+        """Write a record; it outlives the process from here on."""
+        line = json.dumps({"kind": kind, "time": time, "step": step, "values": values}) + "\n"
+        with self._append:
+            self._lock.write(line.encode())
+            self._lock.flush()
+
+    def pending(self) -> Iterator[Record]:
+        """Records that have not been acknowledged, in order; a torn last line is not one yet."""
+        with self.path.open("rb") as file:
+            file.seek(self.state.offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                yield Record(**json.loads(line), end=file.tell())
+
+    def acknowledge(self, record: Record) -> None:
+        """Remember that everything up to `record` has arrived."""
+        self.update(offset=record.end)
+
+    def update(self, **changes: Any) -> None:
+        """Change the state and write it in one piece."""
+        self.state = replace(self.state, **changes)
+        temporary = state_path(self.path).with_suffix(".tmp")
+        temporary.write_text(json.dumps(asdict(self.state)), encoding="utf-8")
+        temporary.replace(state_path(self.path))
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything in it has been acknowledged."""
+        return self.state.offset >= os.fstat(self._lock.fileno()).st_size
+
+    def records(self) -> list[Record]:
+        """Everything in it, acknowledged or not."""
+        with self.path.open("rb") as file:
+            return [Record(**json.loads(line)) for line in file if line.endswith(b"\n")]
+
+    def close(self, keep: bool) -> None:
+        """Release the file; remove it unless it is to be kept for a later upload."""
+        if not keep:
+            state_path(self.path).unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
+        self._lock.close()
+
+
+def state_path(journal: Path) -> Path:
+    """The state file that belongs to a journal."""
+    return journal.with_suffix(".state")
+
+
+def read_state(journal: Path) -> State:
+    """What a journal's state file says; a new journal has none."""
+    try:
+        return State(**json.loads(state_path(journal).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return State()
+
+
+def left_over(directory: Path) -> list[Path]:
+    """Journals in a directory; names begin with the time of creation, so parents come before children."""
+    return sorted(directory.glob(f"*{SUFFIX}"))
