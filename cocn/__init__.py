@@ -1,0 +1,16 @@
+"""Compressed Convolution Networks for graphs of any size."""
+
+from cocn.graphs import GraphBatch, prepare
+from cocn.models import CoCN, ExpandedCoCN, SegmentCoCN, SparseCoCN, VanillaCoCN
+from cocn.segments import SegmentBatch
+
+__all__ = [
+    "CoCN",
+    "ExpandedCoCN",
+    "GraphBatch",
+    "SegmentBatch",
+    "SegmentCoCN",
+    "SparseCoCN",
+    "VanillaCoCN",
+    "prepare",
+]

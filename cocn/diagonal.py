@@ -1,0 +1,177 @@
+"""Diagonal convolution over a node sequence and the band of its edge features.
+
+Implements: eq:edge-conv, eq:clique-conv
+
+Legend: N places, G sequences (graphs × heads), C and O channels, K kernel size, M windows,
+P planes (directions × edge channels), W width of the band, T = K(K−1)/2 pairs of places in a window.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from cocn.windows import accumulate_taps, num_windows, spread, weight_gradient
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """Edge features E near the diagonal: all that a stack of diagonal convolutions ever reads.
+
+    ``cells[i, g, p, d−1]`` is E[i, i+d] in planes of the first direction and E[i+d, i] in those of the
+    second, for d = 1…W. Symmetric E has one direction only. The main diagonal is never read.
+
+    Attributes:
+        cells: [N, G, P, W].
+        num_directions: 1 where E is symmetric, else 2; the planes are ordered by direction, then channel.
+    """
+
+    cells: Tensor
+    num_directions: int
+
+    @property
+    def width(self) -> int:
+        return self.cells.size(-1)
+
+    def split(self, kernel_size: int) -> tuple[Tensor, Band]:
+        """What a window of this size reads, [N, G, P, ≤K−1], and what a unit-step layer leaves (Tri)."""
+        near = min(kernel_size - 1, self.width)
+        inner, outer = self.cells.split([near, self.width - near], dim=-1)
+        return inner, Band(outer, self.num_directions)
+
+
+class DiagonalConvolution(nn.Module):
+    r"""Convolution of K×K blocks along the diagonal, with the node features of the same K places.
+
+    .. math:: \mathcal{K}_i(E, H) = \sum_{p<K}\Big(\sum_{q \ne p} w_{p,q} E_{i+p,i+q}
+              + \sum_t v_{p,t} H_{i+p,t}\Big) + c
+
+    Deviation: the paper's sum includes q = p; the diagonal of E says nothing about edges (it is the mass that
+    relaxation leaves there), and the K(K−1) other entries are read. A bias c is added.
+
+    Args:
+        in_channels: channels of the node features; 0 to read structure only.
+        out_channels: number of kernels.
+        kernel_size: K.
+        edge_channels: channels of the edge features; 0 to read node features only.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, edge_channels: int = 1) -> None:
+        super().__init__()
+        if kernel_size < 1:
+            raise ValueError(f"Expected 'kernel_size' to be at least 1 (got {kernel_size})")
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = kernel_size
+        self.edge_channels = edge_channels
+        pairs = kernel_size * (kernel_size - 1) // 2
+        self.node_weight = nn.Parameter(torch.empty(kernel_size, in_channels, out_channels))
+        self.edge_weight = nn.Parameter(torch.empty(2, edge_channels, pairs, out_channels))
+        self.bias = nn.Parameter(torch.empty(out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        inputs = self.node_weight[:, :, 0].numel() + self.edge_weight[..., 0].numel()
+        bound = math.sqrt(3.0 / max(inputs, 1))
+        nn.init.uniform_(self.node_weight, -bound, bound)
+        nn.init.uniform_(self.edge_weight, -bound, bound)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, h_NGC: Tensor, near_NGPW: Tensor | None, num_directions: int, step: int) -> Tensor:
+        """Convolve. Returns [M, G, O].
+
+        Args:
+            h_NGC: node set features; ignored where the layer has no input channels.
+            near_NGPW: the first K−1 offsets of the band, or None for no structure.
+            num_directions: directions the planes hold (see :class:`Band`).
+            step: stride along the diagonal.
+        """
+        weight_PTO = self._plane_weights(num_directions)
+        if near_NGPW is None or weight_PTO.numel() == 0:
+            near_NGPW, weight_PTO = (
+                h_NGC.new_zeros(*h_NGC.shape[:2], 0, 0),
+                h_NGC.new_zeros(0, 0, self.out_channels),
+            )
+        arguments = [h_NGC, near_NGPW, self.node_weight, weight_PTO, self.bias]
+        if torch.is_autocast_enabled(h_NGC.device.type):
+            dtype = torch.get_autocast_dtype(h_NGC.device.type)
+            arguments = [argument.to(dtype) for argument in arguments]
+        return _Diagonal.apply(*arguments, step)
+
+    def _plane_weights(self, num_directions: int) -> Tensor:
+        # In symmetric E both triangles hold the same value, so their weights add.
+        directed = self.edge_weight.sum(0, keepdim=True) if num_directions == 1 else self.edge_weight
+        return directed.flatten(0, 1)
+
+    def extra_repr(self) -> str:
+        sizes = f"kernel_size={self.kernel_size}, edge_channels={self.edge_channels}"
+        return f"{self.in_channels}, {self.out_channels}, {sizes}"
+
+
+def _tap_pairs(kernel_size: int) -> list[slice]:
+    """Slice of the T pairs whose first place is each tap: tap p meets offsets 1…K−1−p."""
+    starts = [tap * (kernel_size - 1) - tap * (tap - 1) // 2 for tap in range(kernel_size)]
+    return [slice(start, start + kernel_size - 1 - tap) for tap, start in enumerate(starts)]
+
+
+class _Diagonal(torch.autograd.Function):
+    """The convolution and its gradient, without ever unfolding a window."""
+
+    @staticmethod
+    def forward(ctx, h, near, node_weight, edge_weight, bias, step):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(h, near, node_weight, edge_weight)
+        ctx.step = step
+        y = bias.expand(num_windows(h.size(0), step), h.size(1), -1).contiguous()
+        if node_weight.size(1):
+            accumulate_taps(y, h, node_weight, step)
+        for tap, offsets, weight in _edge_taps(near, edge_weight, node_weight.size(0)):
+            rows = near[tap::step, :, :, :offsets]
+            flat = rows.reshape(rows.size(0) * rows.size(1), -1)
+            y[: rows.size(0)].view(-1, y.size(-1)).addmm_(flat, weight.reshape(-1, y.size(-1)))
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        h, near, node_weight, edge_weight = ctx.saved_tensors
+        grad = grad.contiguous()
+        grad_h = grad_near = grad_node = grad_edge = grad_bias = None
+        if node_weight.size(1):
+            if ctx.needs_input_grad[0]:
+                grad_h = spread(grad, node_weight, ctx.step, h.size(0))
+            grad_node = weight_gradient(h, grad, node_weight, ctx.step)
+        if edge_weight.numel():
+            grad_near = torch.zeros_like(near) if ctx.needs_input_grad[1] else None
+            grad_edge = _edge_gradients(near, grad, edge_weight, node_weight.size(0), ctx.step, grad_near)
+        if ctx.needs_input_grad[4]:
+            grad_bias = grad.sum((0, 1))
+        return grad_h, grad_near, grad_node, grad_edge, grad_bias, None
+
+
+def _edge_taps(near: Tensor, edge_weight: Tensor, kernel_size: int) -> list[tuple[int, int, Tensor]]:
+    """(tap, offsets it meets inside the band, their weights [P, offsets, O]) where there is any."""
+    taps = []
+    for tap, pairs in enumerate(_tap_pairs(kernel_size)):
+        offsets = min(pairs.stop - pairs.start, near.size(-1))
+        if offsets and near.size(2) and tap < near.size(0):
+            taps.append((tap, offsets, edge_weight[:, pairs.start : pairs.start + offsets]))
+    return taps
+
+
+def _edge_gradients(
+    near: Tensor, grad: Tensor, edge_weight: Tensor, kernel_size: int, step: int, grad_near: Tensor | None
+) -> Tensor:
+    grad_edge = torch.zeros_like(edge_weight)
+    pairs = _tap_pairs(kernel_size)
+    for tap, offsets, weight in _edge_taps(near, edge_weight, kernel_size):
+        rows = near[tap::step, :, :, :offsets]
+        flat_grad = grad[: rows.size(0)].view(-1, grad.size(-1))
+        flat = rows.reshape(flat_grad.size(0), -1)
+        start = pairs[tap].start
+        grad_edge[:, start : start + offsets] = (flat.t() @ flat_grad).view_as(weight)
+        if grad_near is not None:
+            product = flat_grad @ weight.reshape(-1, grad.size(-1)).t()
+            grad_near[tap::step, :, :, :offsets] += product.view_as(rows)
+    return grad_edge
