@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LogNorm
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
@@ -20,10 +20,12 @@ from pipeline.segments import open_sequences, stage_name
 from pipeline.sequences import from_order
 from pipeline.store import GraphStore
 
-MAX_BINS = 256
+# Cells stay larger than a pixel, so that none is lost between two of them.
+MAX_BINS = 128
 COLUMNS = 3
 PANEL_INCHES = 3.2
-COLOURS = "Blues"
+# A single edge must stand out from the white of none.
+COLOURS = LinearSegmentedColormap.from_list("edges", ["#9ecae1", "#2171b5", "#08306b"])
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ def draw_densities(
         shown = _draw_panel(panel, density, title, scale, num_nodes)
     for panel in panels[len(densities) :]:
         panel.axis("off")
-    figure.colorbar(shown, ax=list(panels), shrink=0.5, label="edges in a cell")
+    bar = figure.colorbar(shown, ax=list(panels), shrink=0.4, location="bottom", pad=0.02)
+    bar.set_label("adjacency entries in a cell", fontsize=9)
     figure.suptitle(headline, fontsize=10)
     return figure
 
