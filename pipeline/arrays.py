@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ SPLIT_NAMES = ("train", "val", "test")
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
+Ids: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class CSR:
     """Adjacency structure: the neighbours of node i are `indices[indptr[i]:indptr[i + 1]]`, ascending."""
 
     indptr: NDArray[np.int64]
-    indices: NDArray[np.int32] | NDArray[np.int64]
+    indices: Ids
 
     @property
     def num_nodes(self) -> int:

@@ -97,6 +97,6 @@ def _read_switches_again() -> None:
     from ray._private import ray_constants
 
     native = importlib.import_module("ray._raylet")
-    ray_constants.ENABLE_RAY_CLUSTER = os.environ[LOOPBACK_SWITCH] != "0"
+    ray_constants.ENABLE_RAY_CLUSTER = os.environ.get(LOOPBACK_SWITCH) != "0"
     native.Config.initialize("")
     native.AuthenticationTokenLoader.instance().reset_cache()
