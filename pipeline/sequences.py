@@ -87,19 +87,30 @@ def dense_ranks(positions: NDArray[np.floating], num_nodes: int) -> NDArray[np.i
 
 def tie_order(dense: NDArray[np.int32], csr: CSR) -> NDArray[np.int32]:
     """The order in which nodes that share a position are taken: degree, then refined colour, then id."""
-    num_nodes = csr.num_nodes
-    if num_nodes and (dense.max(axis=1) == num_nodes - 1).all():
-        return np.arange(num_nodes, dtype=np.int32)
-    degrees = np.diff(csr.indptr)
-    return np.lexsort((refine_colours(dense, csr), degrees)).astype(np.int32)
+    shared = np.zeros(csr.num_nodes, dtype=np.bool_)
+    for row in dense:
+        _mark_shared(row, shared)
+    nodes = np.flatnonzero(shared)
+    colours = refine_colours(dense, csr, nodes)
+    first = nodes[np.lexsort((colours[nodes], csr.degrees()[nodes]))]
+    # The others have their place to themselves in every head, so any order will do.
+    return np.concatenate([first, np.flatnonzero(~shared)]).astype(np.int32)
 
 
-def refine_colours(dense: NDArray[np.int32], csr: CSR) -> NDArray[np.uint64]:
-    """Colour refinement (1-WL) by 64-bit hashes, from degrees and positions until no class splits."""
+def refine_colours(dense: NDArray[np.int32], csr: CSR, nodes: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Colour refinement (1-WL) by 64-bit hashes, from degrees and positions, until it splits nothing more.
+
+    Args:
+        dense: Numbered positions, [H, n].
+        csr: The graph.
+        nodes: Nodes that are to be told apart; refinement also ends when all of them are.
+    """
     colours = np.empty(csr.num_nodes, dtype=np.uint64)
     _seed_colours(csr.indptr, dense, colours)
-    classes = _count_distinct(colours)
+    classes = 0
     for _ in range(MAX_REFINEMENT_ROUNDS):
+        if _count_distinct(colours[nodes]) == nodes.size:
+            break
         refined = np.empty_like(colours)
         _refine(csr.indptr, csr.indices, colours, refined)
         refined_classes = _count_distinct(refined)
@@ -168,6 +179,15 @@ def _number_runs(values, by_value, out):  # type: ignore[no-untyped-def]
         if place and values[by_value[place]] != values[by_value[place - 1]]:
             number += 1
         out[by_value[place]] = number
+
+
+@njit(cache=True, nogil=True)
+def _mark_shared(dense, shared):  # type: ignore[no-untyped-def]
+    counts = np.zeros(dense.size, dtype=np.int32)
+    for node in range(dense.size):
+        counts[dense[node]] += 1
+    for node in range(dense.size):
+        shared[node] |= counts[dense[node]] > 1
 
 
 @njit(cache=True, nogil=True)

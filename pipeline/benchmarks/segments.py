@@ -1,0 +1,238 @@
+"""What segments cost: building them against sorting, streaming them against training on them."""
+
+import functools
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from cocn import SegmentBatch, SegmentCoCN
+from pipeline.arrays import CSR, GraphArrays
+from pipeline.config import Config, SegmentConfig
+from pipeline.files import list_column
+from pipeline.loader import SegmentLoader
+from pipeline.segments import open_segments, write_segments
+from pipeline.sequences import sequence
+from pipeline.store import GraphStore
+from pipeline.windows import build_segments
+
+HEADS = 8
+LENGTH = 8
+CHANNELS = 64
+FEATURES = 12
+CLASSES = 2
+BATCH_ROWS = 1000
+MEAN_DEGREE = 4.6
+ROUNDS = 5
+MODEL_STEPS = 5
+SMALL_NODES = 100_000
+LARGE_NODES = 1_000_000
+
+
+@dataclass(frozen=True)
+class SegmentsCost:
+    """Times on one thread, medians of interleaved rounds.
+
+    Attributes:
+        build_seconds_all_heads: Sort, break ties, walk the edges and cut all n windows of every head.
+        build_vs_sort: The same, over the time torch takes to sort the position columns.
+        rows_per_second: Records that the loader alone delivers from shards, with features gathered.
+        loader_vs_model: The same, over the records that training steps of Segment CoCN take.
+        resident_growth: Growth of a streaming epoch's peak anonymous memory from 100 K to 1 M nodes.
+    """
+
+    nodes: int
+    sort_seconds_all_heads: float
+    build_seconds_all_heads: float
+    build_vs_sort: float
+    resequence_seconds_all_heads: float
+    """Without cutting the windows, which in-memory sources do when they are read."""
+    rows_per_second: float
+    model_rows_per_second: float
+    loader_vs_model: float
+    resident_bytes_small: int
+    resident_bytes_large: int
+    resident_growth: float
+
+
+class Synthetic(BaseModel):
+    """Parameters of a graph made for measuring."""
+
+    nodes: int
+    seed: int = 0
+
+
+def run(nodes: int = 421_961) -> SegmentsCost:
+    """Measure on a power-law graph of `nodes` nodes with as many edges a node as genius has."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        sort, build, resequence = time_building(nodes)
+        with tempfile.TemporaryDirectory() as directory:
+            rows, model_rows = time_streaming(Path(directory), nodes)
+            small, large = (peak_of_streaming(Path(directory), size) for size in (SMALL_NODES, LARGE_NODES))
+    finally:
+        torch.set_num_threads(threads)
+    return SegmentsCost(
+        nodes=nodes,
+        sort_seconds_all_heads=sort,
+        build_seconds_all_heads=build,
+        build_vs_sort=build / sort,
+        resequence_seconds_all_heads=resequence,
+        rows_per_second=rows,
+        model_rows_per_second=model_rows,
+        loader_vs_model=rows / model_rows,
+        resident_bytes_small=small,
+        resident_bytes_large=large,
+        resident_growth=large / small - 1,
+    )
+
+
+def time_building(nodes: int) -> tuple[float, float, float]:
+    """Seconds of sorting, of building every window, and of building without cutting the windows."""
+    graph, positions = power_law_graph(nodes), random_positions(nodes)
+    columns = torch.from_numpy(positions)
+    shards = np.array_split(np.arange(nodes), -(-nodes // SegmentConfig().shard_rows))
+
+    def resequence() -> None:
+        build_segments(sequence(positions, graph.csr), graph.csr, LENGTH)
+
+    def build() -> None:
+        segments = build_segments(sequence(positions, graph.csr), graph.csr, LENGTH)
+        for shard in shards:
+            segments.windows(shard)
+
+    def sort() -> None:
+        for head in range(HEADS):
+            torch.sort(columns[:, head])
+
+    medians = interleave([sort, build, resequence])
+    return medians[0], medians[1], medians[2]
+
+
+def time_streaming(directory: Path, nodes: int) -> tuple[float, float]:
+    """Records a second of the loader alone, and of training steps alone."""
+    loader = SegmentLoader(open_segments(make_store(directory / "store", nodes), 0, "train"), BATCH_ROWS)
+    batches = list(loader.take(MODEL_STEPS))
+    rates = []
+    for epoch in range(1, 1 + ROUNDS):
+        loader.set_epoch(epoch)
+        start = time.perf_counter()
+        for _ in loader:
+            pass
+        rates.append(loader.plan.num_rows / (time.perf_counter() - start))
+    return statistics.median(rates), time_model(batches)
+
+
+def time_model(batches: list[SegmentBatch]) -> float:
+    """Records a second of training steps of the reference model."""
+    torch.manual_seed(0)
+    model = SegmentCoCN(
+        FEATURES,
+        CHANNELS,
+        CLASSES,
+        segment_length=LENGTH,
+        num_heads=HEADS,
+        kernel_size=5,
+        unit_layers=4,
+        pool_layers=1,
+    )
+    optimiser = torch.optim.AdamW(model.parameters())
+
+    def step(batch: SegmentBatch) -> None:
+        optimiser.zero_grad()
+        loss: torch.Tensor = F.cross_entropy(model(batch), torch.as_tensor(batch.y))
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+    step(batches[0])
+    seconds = statistics.median(timed(functools.partial(step, batch)) for batch in batches)
+    return batches[0].num_records / seconds
+
+
+def peak_of_streaming(directory: Path, nodes: int) -> int:
+    """Peak anonymous memory, in bytes, of a fresh process that streams one epoch of a store."""
+    store = make_store(directory / f"store-{nodes}", nodes)
+    command = [sys.executable, "-m", "pipeline.benchmarks.segments", str(store.path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=_source_root())
+    return int(json.loads(done.stdout.splitlines()[-1])["peak_bytes"])
+
+
+def stream(path: Path) -> int:
+    """Read one epoch; returns the peak of this process's anonymous memory."""
+    loader = SegmentLoader(open_segments(GraphStore.open(path), 0, "train"), BATCH_ROWS)
+    return max(anonymous_bytes() for _ in loader)
+
+
+def anonymous_bytes() -> int:
+    """Resident memory of this process that is no page of a file."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+
+
+def make_store(path: Path, nodes: int) -> GraphStore:
+    """A store of a synthetic graph with segments; every node is a training node."""
+    store = GraphStore.create(path, power_law_graph(nodes), Synthetic(nodes=nodes))
+    with store.begin("positions", Synthetic(nodes=nodes)) as stage:
+        stage.write_table("columns.arrow", pa.table({"columns": list_column(random_positions(nodes))}))
+        stage.commit({"columns": [f"random {head}" for head in range(HEADS)]})
+    write_segments(store, Config(segments=SegmentConfig(length=LENGTH, heads=HEADS)), parallel=False)
+    return store
+
+
+def random_positions(nodes: int) -> NDArray[np.float32]:
+    return np.random.default_rng(1).standard_normal((nodes, HEADS)).astype(np.float32)
+
+
+def power_law_graph(nodes: int) -> GraphArrays:
+    """A graph whose degrees follow a power law, without loops or repeated edges."""
+    rng = np.random.default_rng(0)
+    count = int(nodes * MEAN_DEGREE / 2)
+    hubs = (nodes * rng.random(count) ** 3).astype(np.int64)
+    others = rng.integers(0, nodes, count)
+    keys = np.unique(np.concatenate([hubs * nodes + others, others * nodes + hubs]))
+    source, target = keys // nodes, keys % nodes
+    source, target = source[source != target], target[source != target]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=nodes))])
+    return GraphArrays(
+        name="power law",
+        csr=CSR(indptr.astype(np.int64), target.astype(np.int32)),
+        features=rng.standard_normal((nodes, FEATURES)).astype(np.float32),
+        labels=rng.integers(0, CLASSES, nodes),
+        splits=np.zeros((1, nodes), dtype=np.int8),
+        num_classes=CLASSES,
+    )
+
+
+def interleave(functions: list[Callable[[], None]]) -> list[float]:
+    """Median seconds of each function, measured in turns so that other load hits all alike."""
+    for function in functions:
+        function()
+    rounds = [[timed(function) for function in functions] for _ in range(ROUNDS)]
+    return [statistics.median(times) for times in zip(*rounds, strict=True)]
+
+
+def timed(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def _source_root() -> Path:
+    return Path(__file__).resolve().parents[2]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps({"peak_bytes": stream(Path(sys.argv[1]))}) + "\n")
