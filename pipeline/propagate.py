@@ -118,14 +118,13 @@ def _write_blocks(tasks: Tasks, stage: Stage, csr: CSR, previous: Path, self_loo
     names = [f"block-{number:05d}.arrow" for number in range(len(blocks))]
     shared, scales = tasks.put(csr), tasks.put(inverse_roots(csr, self_loops))
     with progress(f"propagation {stage.name}", len(names), "blocks") as bar:
-        handles = [
-            tasks.submit(write_block, stage, name, shared, scales, previous, block, self_loops)
+        calls = [
+            (stage, name, shared, scales, previous, block, self_loops)
             for name, block in zip(names, blocks, strict=True)
             if not stage.existing(name)
         ]
-        bar.advance(len(names) - len(handles))
-        for handle in handles:
-            tasks.get(handle)
+        bar.advance(len(names) - len(calls))
+        for _ in tasks.each(write_block, calls):
             bar.advance()
     return names
 

@@ -152,11 +152,8 @@ def write_shards(
     with progress("segments", len(plans), "shards") as bar:
         missing = [plan for plan in plans if not stage.existing(plan.name)]
         bar.advance(len(plans) - len(missing))
-        handles = [
-            tasks.submit(write_shard, stage, plan, labels[plan.nodes], length, *bands) for plan in missing
-        ]
-        for handle in handles:
-            tasks.get(handle)
+        calls = ((stage, plan, labels[plan.nodes], length, *bands) for plan in missing)
+        for _ in tasks.each(write_shard, calls):
             bar.advance()
 
 

@@ -1,6 +1,6 @@
 """Functions run as Ray tasks, or in this process where the work is smaller than Ray's start."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -21,6 +21,9 @@ class Tasks(Protocol):
     def get(self, handle: Handle) -> Any:
         """Wait for a value."""
 
+    def each(self, function: Callable[..., object], calls: Iterable[tuple[object, ...]]) -> Iterator[Any]:
+        """Run `function` on each tuple of arguments; results come in that order, as they are ready."""
+
 
 class InlineTasks:
     """Runs everything at once, in order; a handle is the value itself."""
@@ -33,6 +36,9 @@ class InlineTasks:
 
     def get(self, handle: Handle) -> Any:
         return handle
+
+    def each(self, function: Callable[..., object], calls: Iterable[tuple[object, ...]]) -> Iterator[Any]:
+        return (function(*arguments) for arguments in calls)
 
 
 class RayTasks:
@@ -52,6 +58,10 @@ class RayTasks:
         import ray
 
         return ray.get(handle)
+
+    def each(self, function: Callable[..., object], calls: Iterable[tuple[object, ...]]) -> Iterator[Any]:
+        handles = [self.submit(function, *arguments) for arguments in calls]
+        return (self.get(handle) for handle in handles)
 
 
 @contextmanager

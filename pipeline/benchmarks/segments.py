@@ -1,5 +1,6 @@
 """What segments cost: building them against sorting, streaming them against training on them."""
 
+import dataclasses
 import functools
 import json
 import statistics
@@ -19,13 +20,14 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from cocn import SegmentBatch, SegmentCoCN
-from pipeline.arrays import CSR, GraphArrays
+from pipeline.arrays import GraphArrays
 from pipeline.config import Config, SegmentConfig
 from pipeline.files import list_column
 from pipeline.loader import SegmentLoader
 from pipeline.segments import open_segments, write_segments
 from pipeline.sequences import sequence
 from pipeline.store import GraphStore
+from pipeline.synthetic import power_law
 from pipeline.windows import build_segments
 
 HEADS = 8
@@ -34,7 +36,6 @@ CHANNELS = 64
 FEATURES = 12
 CLASSES = 2
 BATCH_ROWS = 1000
-MEAN_DEGREE = 4.6
 ROUNDS = 5
 MODEL_STEPS = 5
 SMALL_NODES = 100_000
@@ -102,7 +103,7 @@ def run(nodes: int = 421_961) -> SegmentsCost:
 
 def time_building(nodes: int) -> tuple[float, float, float]:
     """Seconds of sorting, of building every window, and of building without cutting the windows."""
-    graph, positions = power_law_graph(nodes), random_positions(nodes)
+    graph, positions = make_graph(nodes), random_positions(nodes)
     columns = torch.from_numpy(positions)
     shards = np.array_split(np.arange(nodes), -(-nodes // SegmentConfig().shard_rows))
 
@@ -183,8 +184,8 @@ def anonymous_bytes() -> int:
 
 
 def make_store(path: Path, nodes: int) -> GraphStore:
-    """A store of a synthetic graph with segments; every node is a training node."""
-    store = GraphStore.create(path, power_law_graph(nodes), Synthetic(nodes=nodes))
+    """A store of a synthetic graph with segments."""
+    store = GraphStore.create(path, make_graph(nodes), Synthetic(nodes=nodes))
     with store.begin("positions", Synthetic(nodes=nodes)) as stage:
         stage.write_table("columns.arrow", pa.table({"columns": list_column(random_positions(nodes))}))
         stage.commit({"columns": [f"random {head}" for head in range(HEADS)]})
@@ -196,24 +197,10 @@ def random_positions(nodes: int) -> NDArray[np.float32]:
     return np.random.default_rng(1).standard_normal((nodes, HEADS)).astype(np.float32)
 
 
-def power_law_graph(nodes: int) -> GraphArrays:
-    """A graph whose degrees follow a power law, without loops or repeated edges."""
-    rng = np.random.default_rng(0)
-    count = int(nodes * MEAN_DEGREE / 2)
-    hubs = (nodes * rng.random(count) ** 3).astype(np.int64)
-    others = rng.integers(0, nodes, count)
-    keys = np.unique(np.concatenate([hubs * nodes + others, others * nodes + hubs]))
-    source, target = keys // nodes, keys % nodes
-    source, target = source[source != target], target[source != target]
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=nodes))])
-    return GraphArrays(
-        name="power law",
-        csr=CSR(indptr.astype(np.int64), target.astype(np.int32)),
-        features=rng.standard_normal((nodes, FEATURES)).astype(np.float32),
-        labels=rng.integers(0, CLASSES, nodes),
-        splits=np.zeros((1, nodes), dtype=np.int8),
-        num_classes=CLASSES,
-    )
+def make_graph(nodes: int) -> GraphArrays:
+    """A power-law graph with genius' density; every node is a training node."""
+    graph = power_law(nodes, num_features=FEATURES, num_classes=CLASSES)
+    return dataclasses.replace(graph, splits=np.zeros((1, nodes), dtype=np.int8))
 
 
 def interleave(functions: list[Callable[[], None]]) -> list[float]:
