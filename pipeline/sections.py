@@ -79,16 +79,14 @@ class ModelConfig(Section):
     kernel_size: Count = 5
     """Nodes a diagonal convolution reads at once (k in the paper)."""
     tau: Positive = 1.0
-    """Sharpness of the relaxed permutation (τ in the paper)."""
+    """Sharpness of the relaxed permutation (τ in the paper); the sparse model has none."""
     smoothness: Natural = 2
     """How often features are propagated to give positions (t in the paper)."""
-    unit_layers: Natural = 1
+    unit_layers: Natural = 2
     """Layers of step one (L1 in the paper)."""
     pool_layers: Natural = 1
-    """Layers that shorten the sequence (L2 in the paper)."""
-    pool_step: Annotated[int, Field(ge=2)] = 2
-    """Step of the pooling layers (s in the paper)."""
-    final_layer: bool = True
+    """Layers whose step is the kernel size, which shorten the sequence (L2 in the paper)."""
+    final_layer: bool = False
     """One more layer of step one after the pooling layers."""
     inception_kernels: tuple[Count, ...] = ()
     """Kernel sizes of parallel convolutions; empty for a single one of `kernel_size`."""
@@ -102,10 +100,12 @@ class ModelConfig(Section):
     """Append the features averaged over the neighbours; results with and without it are rows of their own."""
     structure_features: bool = True
     """Read the edges inside a window."""
-    positions: Literal["explicit", "implicit", "both"] = "explicit"
-    """What orders the nodes: their features, their place in the graph, or half of the heads each."""
-    propagation: Literal["after", "before"] = "after"
-    """Propagate after the MLP, as the paper does, or the features before it, once, into the store."""
+    positions: Literal["auto", "explicit", "implicit", "fixed"] = "auto"
+    """What orders the nodes: learned from features, learned from their place in the graph, or the store's own
+    order; `auto` is fixed for segments, which then stream from shards, and explicit otherwise."""
+    propagation: Literal["auto", "after", "before"] = "auto"
+    """Propagate after the MLP, as the paper does, or the features before it, once, into the store; `auto` is
+    before for segments, which need no graph in memory then, and after otherwise."""
     self_loops: bool = True
     """Add self-loops to the graph that propagates positions."""
     ranking: Literal["auto", "pairwise", "taylor"] = "auto"
@@ -117,14 +117,20 @@ class TrainConfig(Section):
 
     epochs: Count = 50
     """Passes over the training nodes."""
-    batch_size: Count = 512
+    batch_size: Count = 1000
     """Records in a batch, over all workers; full-graph models ignore it."""
     learning_rate: Positive = 1e-3
     """Learning rate of AdamW at its peak."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """How the learning rate goes from its peak: stays, or falls to zero along a cosine."""
     weight_decay: NonNegative = 1e-5
     """Weight decay of AdamW."""
+    class_weights: bool = False
+    """Weigh each class by the inverse of its share of the training nodes."""
+    metric: Literal["auto", "accuracy", "roc_auc", "macro_f1", "average_precision"] = "auto"
+    """What selects the best epoch and is compared; `auto` is roc_auc for two classes, accuracy for more."""
     patience: Natural = 0
-    """Epochs without a better validation metric before training stops; 0 never stops early."""
+    """Epochs without a lower validation loss before training stops; 0 never stops early."""
     seed: Natural = 0
     """Seed of the parameters, the shuffling and dropout."""
     clip: NonNegative = 1.0
@@ -133,8 +139,10 @@ class TrainConfig(Section):
     """Seconds after which training ends with the epoch it is in."""
     validate_every: Count = 1
     """Epochs between two validations."""
-    checkpoint_every: Natural = 0
-    """Epochs between two checkpoints; 0 writes only the best and the last."""
+    checkpoint_seconds: NonNegative = 30
+    """Seconds between two checkpoints, in the middle of an epoch too; the end and the best always have one."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Number type of the convolutions; positions and ranks stay in float32."""
 
 
 class ResourceConfig(Section):
@@ -142,8 +150,8 @@ class ResourceConfig(Section):
 
     workers: Count = 1
     """Processes that train together."""
-    cpus_per_worker: Count = 1
-    """Cores, and threads, of each worker."""
+    cpus_per_worker: Count | None = None
+    """Cores, and threads, of each worker; by default the machine's cores are shared out evenly."""
     gpus_per_worker: NonNegative = 0
     """GPUs of each worker."""
 

@@ -1,0 +1,202 @@
+"""Starting a training: where it lives on disk, which processes run it, and what the terminal shows."""
+
+import logging
+import os
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from pipeline.cluster import ray_session
+from pipeline.config import Config
+from pipeline.errors import UserError
+from pipeline.evaluate import chosen_metric
+from pipeline.files import text_sha256
+from pipeline.modelling import streams
+from pipeline.progress import progress
+from pipeline.runs import Run, start_child
+from pipeline.store import GraphStore
+from pipeline.training import TrainJob, TrainResult, read_epochs, read_result, train_worker
+
+logger = logging.getLogger(__name__)
+
+TRAININGS = "trainings"
+RUN_FILE = "run.json"
+#: How often a group of workers is started again after one of them died.
+MAX_FAILURES = 3
+POLL_SECONDS = 0.3
+
+
+class RunNote(BaseModel):
+    """The MLflow run that a training belongs to, kept beside its checkpoints."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str | None
+
+
+def training_directory(config: Config, store: GraphStore) -> Path:
+    """Directory of a training: the same configuration on the same graph continues in the same place."""
+    decisive = {
+        "model": config.model.model_dump(mode="json"),
+        "train": config.train.model_dump(mode="json", exclude={"checkpoint_seconds", "time_budget"}),
+        "segments": config.segments.model_dump(mode="json"),
+        "split": config.data.split,
+        "store": store.digest,
+    }
+    name = f"{store.manifest.name}-{config.model.name}-{text_sha256(decisive)[:12]}"
+    return config.output.absolute() / TRAININGS / name
+
+
+def train(
+    config: Config,
+    store: GraphStore,
+    parent: Run,
+    *,
+    variant: str = "",
+    tags: Mapping[str, str] | None = None,
+) -> TrainResult:
+    """Train one model on one split with one seed; a stopped training goes on, a finished one is kept.
+
+    Args:
+        config: the resolved configuration.
+        store: the graph, with the stages its model needs.
+        parent: the run of the command.
+        variant: what sets this training apart from others of the same model, for people.
+        tags: further tags of the run.
+    """
+    directory = training_directory(config, store)
+    directory.mkdir(parents=True, exist_ok=True)
+    found = read_result(directory)
+    note = directory / RUN_FILE
+    resumed = RunNote.model_validate_json(note.read_text()).run_id if note.exists() else None
+    if found is not None:
+        logger.info("%s was trained before; its result is in %s", config.model.name, directory)
+        if resumed is not None:
+            return found
+    run = start_child(
+        parent,
+        config,
+        model=config.model.name,
+        dataset=store.manifest.name,
+        seed=config.train.seed,
+        split=config.data.split,
+        metric=chosen_metric(config.train.metric, store.manifest.num_classes),
+        variant=variant,
+        tags={"cocn.store": store.digest, "cocn.directory": str(directory), **(tags or {})},
+        resume=resumed,
+    )
+    with run:
+        note.write_text(RunNote(run_id=run.run_id).model_dump_json())
+        job = TrainJob(config, store.path, directory, run.reference)
+        with follow(job):
+            execute(job)
+        result = read_result(directory)
+        if result is None:
+            raise UserError(f"Expected a result in '{directory}' (got none): see the messages above")
+        run.log_artifact(result.checkpoint, "checkpoint")
+    return result
+
+
+def execute(job: TrainJob) -> None:
+    """Run a job where it belongs: in this process, or in a group of Ray Train workers."""
+    resources = job.config.resources
+    if resources.workers > 1 and not streams(job.config.model):
+        raise UserError(
+            f"Expected 'resources.workers' to be 1 for the full-graph model '{job.config.model.name}' "
+            f"(got {resources.workers})"
+        )
+    if resources.workers == 1:
+        train_here(job)
+    else:
+        train_on_ray(job)
+
+
+def train_here(job: TrainJob) -> None:
+    """Train in this process, without Ray's start-up."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_num_threads(job.config.resources.cpus_per_worker or os.cpu_count() or 1)
+    train_worker(job, device=device)
+
+
+def train_on_ray(job: TrainJob) -> None:
+    """Train in a group of workers with DistributedDataParallel; gloo on CPUs, NCCL on GPUs."""
+    # The loop keeps its own checkpoints, so nothing is reported to the controller but the end.
+    os.environ.setdefault("RAY_TRAIN_ENABLE_PRINT_PATCH", "0")
+    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
+    resources = job.config.resources
+    cpus = resources.cpus_per_worker or max((os.cpu_count() or 1) // resources.workers, 1)
+    local_cpus = max(os.cpu_count() or 1, cpus * resources.workers)
+    with ray_session(local_cpus):
+        from ray.train import FailureConfig, RunConfig, ScalingConfig
+        from ray.train.torch import TorchConfig, TorchTrainer
+
+        per_worker = {"CPU": float(cpus)}
+        if resources.gpus_per_worker:
+            per_worker["GPU"] = float(resources.gpus_per_worker)
+        trainer = TorchTrainer(
+            train_loop_per_worker=ray_worker,
+            train_loop_config={"job": job, "threads": cpus},
+            scaling_config=ScalingConfig(
+                num_workers=resources.workers,
+                use_gpu=resources.gpus_per_worker > 0,
+                resources_per_worker=per_worker,
+            ),
+            torch_config=TorchConfig(backend="nccl" if resources.gpus_per_worker else "gloo"),
+            run_config=RunConfig(
+                name=f"{job.directory.name}-{uuid.uuid4().hex[:8]}",
+                storage_path=str(job.directory.parent / ".ray"),
+                failure_config=FailureConfig(max_failures=MAX_FAILURES),
+            ),
+        )
+        trainer.fit()
+
+
+def ray_worker(settings: Mapping[str, object]) -> None:
+    """One rank of a group of Ray Train workers."""
+    import ray.train
+    import ray.train.torch
+    import torch
+
+    job, threads = settings["job"], settings["threads"]
+    if not isinstance(job, TrainJob) or not isinstance(threads, int):
+        raise TypeError(f"Expected a job and a number of threads (got {type(job)}, {type(threads)})")
+    torch.set_num_threads(threads)
+    context = ray.train.get_context()
+    train_worker(job, context.get_world_rank(), context.get_world_size(), ray.train.torch.get_device())
+
+
+@contextmanager
+def follow(job: TrainJob) -> Iterator[None]:
+    """Show the epochs of a job while the block runs, whichever process trains."""
+    config = job.config
+    stop = threading.Event()
+    with progress(f"{config.model.name}", config.train.epochs, "epochs") as bar:
+        seen = 0
+
+        def show() -> None:
+            nonlocal seen
+            records = read_epochs(job.directory)
+            if len(records) > seen:
+                last = records[-1]
+                fields = {"loss": last.train_loss, "val": last.val_metric, "rows/s": last.rows_per_second}
+                bar.advance(len(records) - seen, **fields)
+                seen = len(records)
+
+        def watch() -> None:
+            while not stop.wait(POLL_SECONDS):
+                show()
+
+        watcher = threading.Thread(target=watch, name="epochs", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            watcher.join()
+            show()
