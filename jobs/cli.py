@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -14,6 +15,9 @@ from pipeline.errors import UserError
 # One line a command: the modules of jobs/commands with a `register(app)`, in the order that help shows.
 COMMANDS = (
     "doctor",
+    "compare",
+    "ui",
+    "track",
     "bench",
 )
 
@@ -23,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words or os.environ.get("COCN_DEBUG") == "1"
     words = [word for word in words if word != "--debug"]
+    # Like Ctrl-C, a polite request to end must let runs be closed and temporary files go.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(_run(words, debug))
 
 
@@ -51,7 +57,8 @@ def _run(words: Sequence[str], debug: bool) -> int:
     except UserError as error:
         return _fail(str(error), 2, debug)
     except typer.TyperException as error:
-        return _fail(f"{error.format_message()} (see cocn --help)", error.exit_code, debug)
+        message = error.format_message()  # empty when a command without arguments has shown its help
+        return _fail(f"{message} (see cocn --help)", error.exit_code, debug) if message else error.exit_code
     except typer.Abort:
         return _fail("interrupted", 130, debug)
     except Exception as error:  # noqa: BLE001 - the one place where any failure becomes one line

@@ -20,7 +20,7 @@ from pipeline.tracking import PARENT_TAG, Point, TrackingStore, without_password
 
 logger = logging.getLogger(__name__)
 
-SEND_INTERVAL_SECONDS = 2.0
+SEND_INTERVAL_SECONDS = 5.0
 LONGEST_INTERVAL_SECONDS = 30.0
 CLOSE_TIMEOUT_SECONDS = 15.0
 RECORDS_PER_BATCH = 200

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pipeline.errors import UserError
@@ -23,6 +23,7 @@ Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 Item = TypeVar("Item")
 
 SCHEMES = ("sqlite", "http", "https", "postgresql", "mysql", "mssql", "databricks")
+FILE_PREFIX = "sqlite:///"
 KEY_TAG = "cocn.key"
 PARENT_TAG = "mlflow.parentRunId"
 METRICS_PER_REQUEST = 1000
@@ -55,6 +56,7 @@ class TrackedRun:
     """A run as the store holds it."""
 
     run_id: str
+    experiment_id: str
     name: str
     status: str
     start: int
@@ -78,6 +80,19 @@ def tracking_uri(uri: str | None, output: Path) -> str:
         known = ", ".join(SCHEMES)
         raise UserError(f"Expected 'tracking.uri' to begin with one of {known} and '://' (got '{chosen}')")
     return chosen
+
+
+def existing_store(uri: str | None, output: Path) -> "TrackingStore":
+    """The store that earlier runs wrote to; looking never creates one.
+
+    Raises:
+        UserError: If it is a file that is not there.
+    """
+    store = TrackingStore(tracking_uri(uri, output))
+    if store.uri.startswith(FILE_PREFIX) and not Path(store.uri.removeprefix(FILE_PREFIX)).exists():
+        place = store.uri.removeprefix(FILE_PREFIX)
+        raise UserError(f"Expected runs in '{place}' (got no such file); train something first: cocn demo")
+    return store
 
 
 def without_password(uri: str) -> str:
@@ -106,14 +121,19 @@ class TrackingStore:
         if self._client is None:
             for name, value in CLIENT_ENVIRONMENT.items():
                 os.environ.setdefault(name, value)
-            if self.uri.startswith("sqlite:///"):
-                Path(self.uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+            if self.uri.startswith(FILE_PREFIX):
+                Path(self.uri.removeprefix(FILE_PREFIX)).parent.mkdir(parents=True, exist_ok=True)
             from mlflow.tracking import MlflowClient
 
             logging.getLogger("alembic").setLevel(logging.WARNING)
             logging.getLogger("mlflow").setLevel(logging.WARNING)
             self._client = MlflowClient(tracking_uri=self.uri)
         return self._client
+
+    @property
+    def web_address(self) -> str | None:
+        """Address of the user interface, if a server keeps the runs."""
+        return without_password(self.uri) if self.uri.startswith("http") else None
 
     def create_run(self, experiment: str, name: str, key: str, start: int, tags: Mapping[str, str]) -> str:
         """Create a run and return its id."""
@@ -232,6 +252,7 @@ def _tracked(run: "MlflowRun") -> TrackedRun:
     info, data = run.info, run.data
     return TrackedRun(
         run_id=info.run_id,
+        experiment_id=info.experiment_id,
         name=info.run_name or info.run_id,
         status=str(info.status),
         start=info.start_time,
@@ -247,17 +268,3 @@ def _tracked(run: "MlflowRun") -> TrackedRun:
 def _parts(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
-
-
-def server_command(uri: str, port: int) -> tuple[list[str], dict[str, str]]:
-    """The command line and environment of MLflow's UI on loopback for a store that is a file or database."""
-    import sys
-
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--workers", "1", "--backend-store-uri", uri]
-    environment: dict[str, Any] = {
-        **os.environ,
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-    }
-    return command, environment

@@ -1,6 +1,7 @@
 """Graphs small enough to check by hand, and the one Ray that all tests share."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,16 @@ def local_ray() -> Iterator[None]:
 
     with local_cluster(cpus=2):
         yield
+
+
+@pytest.fixture(scope="session")
+def tracking_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty MLflow database to copy; MLflow takes many seconds to make its tables."""
+    from pipeline.tracking import TrackingStore
+
+    path = tmp_path_factory.mktemp("tracking") / "mlflow.db"
+    assert TrackingStore(f"sqlite:///{path}").client.get_experiment_by_name("none") is None
+    return path
 
 
 def both_directions(pairs: list[tuple[int, int]]) -> Edges:

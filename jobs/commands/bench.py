@@ -1,7 +1,7 @@
 """`cocn bench`: measurements, one sub-command per module of pipeline/benchmarks.
 
-To add one: write `pipeline/benchmarks/<name>.py` with `run(...)` that returns a frozen dataclass, add a
-function like those below, and list it in `TARGETS`.
+To add one: write `pipeline/benchmarks/<name>.py` with `run(...)` that returns a frozen dataclass, and a
+function marked `@target("<name>")` below.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,22 @@ from typing import Annotated
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON.")]
+from jobs.output import emit
 
-TARGETS: dict[str, Callable[..., None]] = {}
+Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON.")]
+Command = Callable[..., None]
+
+TARGETS: dict[str, Command] = {}
+
+
+def target(name: str) -> Callable[[Command], Command]:
+    """Mark a function as the sub-command `name`."""
+
+    def mark(function: Command) -> Command:
+        TARGETS[name] = function
+        return function
+
+    return mark
 
 
 def register(app: typer.Typer) -> None:
@@ -20,6 +33,23 @@ def register(app: typer.Typer) -> None:
         group.command(name)(function)
     group.command("all")(run_all)
     app.add_typer(group, name="bench")
+
+
+@target("tracking")
+def tracking(
+    steps: Annotated[int, typer.Option(min=1, help="Steps a round.")] = 2000,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds, with and without tracking in turn.")] = 3,
+    log_every: Annotated[int, typer.Option(min=1, help="Steps between two logged sets of metrics.")] = 20,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow tracking URI.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What tracking adds to the time of a training step.
+
+    Example: [bold]cocn bench tracking --json[/bold]
+    """
+    from pipeline.benchmarks.tracking import run
+
+    emit(run(steps=steps, rounds=rounds, log_every=log_every, uri=tracking_uri), as_json)
 
 
 def run_all() -> None:

@@ -1,6 +1,7 @@
 """Runs with a real MLflow in a SQLite file: what is recorded, and how runs end."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,9 +22,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One store for the module: MLflow takes seconds to make its tables."""
-    return tmp_path_factory.mktemp("with space") / "runs"
+def output(tmp_path_factory: pytest.TempPathFactory, tracking_database: Path) -> Path:
+    """One store for the module."""
+    directory = tmp_path_factory.mktemp("with space")
+    shutil.copy(tracking_database, directory / "mlflow.db")
+    return directory
 
 
 @pytest.fixture

@@ -1,0 +1,46 @@
+"""`cocn compare`: models side by side, in a table and in a report."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.output import emit
+
+
+def register(app: typer.Typer) -> None:
+    app.command("compare")(compare)
+
+
+def compare(
+    experiment: Annotated[str, typer.Option(help="Name of the MLflow experiment.")] = "cocn",
+    models: Annotated[str | None, typer.Option(help="Only these models, separated by commas.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Only this data set.")] = None,
+    parent: Annotated[str | None, typer.Option(help="Only the children of this run.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the report to this HTML file.")] = None,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow tracking URI.")] = None,
+    output: Annotated[Path, typer.Option(help="Directory that runs were written to.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+) -> None:
+    """Compare trained models: mean, deviation, significance, time, memory; optionally as an HTML report.
+
+    Example: [bold]cocn compare --models sparse,segment --out report.html[/bold]
+    """
+    from rich.console import Console, Group
+
+    from pipeline.comparison import compare as compare_trainings
+    from pipeline.comparison import comparison_table
+    from pipeline.report import write_report
+    from pipeline.tracking import existing_store
+    from pipeline.trainings import select_trainings
+
+    store = existing_store(tracking_uri, output)
+    names = [name.strip() for name in models.split(",") if name.strip()] if models else None
+    selection = select_trainings(store, experiment, parent_id=parent, models=names, dataset=dataset)
+    comparison = compare_trainings(selection)
+    if out is not None:
+        write_report(out, comparison, selection, tracking_url=store.web_address)
+    words = [*comparison.sentences, *comparison.notes]
+    emit(comparison, as_json, Group(comparison_table(comparison), *words))
+    if out is not None:
+        Console(stderr=True).print(f"report: {out}")

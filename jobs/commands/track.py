@@ -1,0 +1,39 @@
+"""`cocn track`: what waits for the tracker."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.output import emit
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Look after records that a tracker has not taken yet.")
+    group.command("sync")(sync)
+    group.callback()(_group)
+    app.add_typer(group, name="track")
+
+
+def sync(
+    output: Annotated[Path, typer.Option(help="Directory that runs were written to.")] = Path("runs"),
+    tracking_uri: Annotated[
+        str | None, typer.Option(help="MLflow tracking URI instead of the one each run was started with.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+) -> None:
+    """Send what was logged while the tracker was away, and end runs whose process vanished.
+
+    Example: [bold]cocn track sync[/bold]
+    """
+    from pipeline.runs import JOURNALS
+    from pipeline.runs import sync as send
+
+    result = send(output / JOURNALS, tracking_uri)
+    emit(result, as_json)
+    if result.waiting:
+        raise typer.Exit(1)
+
+
+def _group() -> None:
+    """Look after records that a tracker has not taken yet."""

@@ -1,0 +1,162 @@
+"""Charts as SVG text: no library, no network, colours from the page they stand in."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, HEIGHT = 640, 340
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 16, 48
+NUM_COLOURS = 8
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line, and a band around it."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point of a scatter chart."""
+
+    name: str
+    x: float
+    y: float
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Maps values to pixels, with readable ticks."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """The pixel of a value."""
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Round values between the ends, about five."""
+        step = nice_step((self.high - self.low) / 5)
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [round(index * step, 12) for index in range(first, last + 1)]
+
+
+def line_chart(series: Sequence[Series], x_label: str, y_label: str, names: Sequence[str]) -> str:
+    """Lines with bands; `names` fixes the colours over several charts."""
+    drawn = [one for one in series if len(one.x)]
+    if not drawn:
+        return ""
+    values = [value for one in drawn for value in (*one.y, *one.low, *one.high)]
+    x_axis, y_axis = _axes([x for one in drawn for x in one.x], values)
+    parts = []
+    for one in drawn:
+        colour = _colour(names, one.name)
+        if one.low:
+            ring = [*zip(one.x, one.high, strict=True), *reversed(list(zip(one.x, one.low, strict=True)))]
+            parts.append(f'<polygon class="band {colour}" points="{_points(ring, x_axis, y_axis)}"/>')
+        line = _points(list(zip(one.x, one.y, strict=True)), x_axis, y_axis)
+        tip = escape(f"{one.name}: {one.y[-1]:.4g} at the end")
+        parts.append(f'<polyline class="line {colour}" points="{line}"><title>{tip}</title></polyline>')
+    return _frame(parts, x_axis, y_axis, x_label, y_label) + _legend(names, {one.name for one in drawn})
+
+
+def scatter_chart(marks: Sequence[Mark], x_label: str, y_label: str, names: Sequence[str]) -> str:
+    """Points, coloured by their place in `names`; the horizontal axis starts at zero."""
+    if not marks:
+        return ""
+    x_axis, y_axis = _axes([0.0, *(mark.x for mark in marks)], [mark.y for mark in marks])
+    parts = []
+    for mark in marks:
+        place = f'cx="{x_axis.at(mark.x):.1f}" cy="{y_axis.at(mark.y):.1f}"'
+        tip = escape(f"{mark.name} {mark.text}".strip())
+        parts.append(
+            f'<circle class="dot {_colour(names, mark.name)}" {place} r="6"><title>{tip}</title></circle>'
+        )
+    return _frame(parts, x_axis, y_axis, x_label, y_label) + _legend(names, {mark.name for mark in marks})
+
+
+def bar_chart(values: Sequence[tuple[str, float]], unit: str) -> str:
+    """Horizontal bars, one a line."""
+    if not values:
+        return ""
+    longest = max(value for _, value in values) or 1.0
+    parts = []
+    for index, (name, value) in enumerate(values):
+        y = 8 + index * 30
+        width = max(1.0, value / longest * (WIDTH - 290))
+        parts.append(
+            f'<text class="bar-name" x="170" y="{y + 15}">{escape(name)}</text>'
+            f'<rect class="bar" x="180" y="{y}" width="{width:.1f}" height="20" rx="3"/>'
+            f'<text x="{188 + width:.1f}" y="{y + 15}">{value:,.3g} {escape(unit)}</text>'
+        )
+    return f'<svg viewBox="0 0 {WIDTH} {len(values) * 30 + 16}" role="img">{"".join(parts)}</svg>'
+
+
+def nice_step(rough: float) -> float:
+    """The round number of the form 1, 2 or 5 times a power of ten at or above `rough`."""
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
+
+
+def _axes(xs: Sequence[float], ys: Sequence[float]) -> tuple[Axis, Axis]:
+    x_low, x_high = _range(xs, margin=0.0)
+    y_low, y_high = _range(ys, margin=0.06)
+    return Axis(x_low, x_high, LEFT, WIDTH - RIGHT - 8), Axis(y_low, y_high, HEIGHT - BOTTOM, TOP)
+
+
+def _range(values: Sequence[float], margin: float) -> tuple[float, float]:
+    finite = [value for value in values if math.isfinite(value)] or [0.0]
+    low, high = min(finite), max(finite)
+    if low == high:
+        low, high = low - (abs(low) * 0.1 or 0.5), high + (abs(high) * 0.1 or 0.5)
+    return low - margin * (high - low), high + margin * (high - low)
+
+
+def _frame(parts: Sequence[str], x_axis: Axis, y_axis: Axis, x_label: str, y_label: str) -> str:
+    grid = [
+        f'<path class="grid" d="M{LEFT} {y_axis.at(t):.1f}H{WIDTH - RIGHT}"/>'
+        f'<text class="tick-y" x="{LEFT - 8}" y="{y_axis.at(t) + 4:.1f}">{_label(t)}</text>'
+        for t in y_axis.ticks()
+    ]
+    grid += [
+        f'<text class="tick-x" x="{x_axis.at(t):.1f}" y="{HEIGHT - BOTTOM + 20}">{_label(t)}</text>'
+        for t in x_axis.ticks()
+    ]
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    labels = (
+        f'<text class="label-x" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}">{escape(x_label)}</text>'
+        f'<text class="label-y" transform="translate(14 {middle}) rotate(-90)">{escape(y_label)}</text>'
+    )
+    title = escape(f"{y_label} by {x_label}")
+    inner = "".join([*grid, *parts, labels])
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">{inner}</svg>'
+
+
+def _legend(names: Sequence[str], shown: set[str]) -> str:
+    present = [name for name in names if name in shown]
+    items = "".join(f'<li class="{_colour(names, name)}">{escape(name)}</li>' for name in present)
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _colour(names: Sequence[str], name: str) -> str:
+    return f"c{list(names).index(name) % NUM_COLOURS}"
+
+
+def _points(pairs: Sequence[tuple[float, float]], x_axis: Axis, y_axis: Axis) -> str:
+    finite = [(x, y) for x, y in pairs if math.isfinite(x) and math.isfinite(y)]
+    return " ".join(f"{x_axis.at(x):.1f},{y_axis.at(y):.1f}" for x, y in finite)
+
+
+def _label(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
