@@ -11,7 +11,7 @@ from torch import Tensor
 from cocn.segments import SegmentBatch
 from pipeline.epochs import BatchPlan, EpochOrder
 from pipeline.prefetch import Prefetcher
-from pipeline.sources import Records, SegmentSource, compact
+from pipeline.sources import Records, SegmentSource, compact, gather_rows
 
 PREFETCH_BATCHES = 2
 
@@ -172,7 +172,7 @@ class SegmentLoader:
         positions = None
         if table.positions is not None:
             positions = self._empty((distinct.size, table.positions.shape[1]), torch.float32)
-            positions.numpy()[...] = table.positions[distinct]
+            gather_rows(table.positions, distinct, positions.numpy())
         return SegmentBatch(
             x=x,
             index=index,

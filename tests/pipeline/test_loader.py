@@ -192,6 +192,14 @@ def test_refuses_a_state_of_other_batches() -> None:
         SegmentLoader(SOURCE, 50, rank=2, world_size=2)
 
 
+def test_refuses_a_table_of_another_graph() -> None:
+    table = NodeTable((np.zeros((5, 1), dtype=np.float32),))
+    with pytest.raises(ValueError, match=r"a row for each of the 700 nodes \(got 5\)"):
+        MemorySource(SOURCE.segments, np.arange(3), np.zeros(NUM_NODES, dtype=np.int64), table)
+    with pytest.raises(ValueError, match="arrays with one number of rows"):
+        NodeTable((np.zeros((5, 1), dtype=np.float32), np.zeros((4, 1), dtype=np.float32)))
+
+
 class BrokenSource(MemorySource):
     def take(self, rows: NDArray[np.int64]) -> Records:
         raise OSError("the disk is gone")
