@@ -13,7 +13,7 @@ from cocn.segments import SegmentBatch
 from pipeline.arrays import CSR
 from pipeline.loader import LoaderState, SegmentLoader
 from pipeline.sequences import from_order
-from pipeline.sources import MemorySource, NodeTable, Records, compact
+from pipeline.sources import MemorySource, NodeTable, Records
 from pipeline.windows import build_segments
 
 NUM_NODES = 700
@@ -192,14 +192,6 @@ def test_refuses_a_state_of_other_batches() -> None:
         SegmentLoader(SOURCE, 50, rank=2, world_size=2)
 
 
-def test_refuses_a_table_of_another_graph() -> None:
-    table = NodeTable((np.zeros((5, 1), dtype=np.float32),))
-    with pytest.raises(ValueError, match=r"a row for each of the 700 nodes \(got 5\)"):
-        MemorySource(SOURCE.segments, np.arange(3), np.zeros(NUM_NODES, dtype=np.int64), table)
-    with pytest.raises(ValueError, match="arrays with one number of rows"):
-        NodeTable((np.zeros((5, 1), dtype=np.float32), np.zeros((4, 1), dtype=np.float32)))
-
-
 class BrokenSource(MemorySource):
     def take(self, rows: NDArray[np.int64]) -> Records:
         raise OSError("the disk is gone")
@@ -209,13 +201,3 @@ def test_errors_of_the_thread_reach_the_caller() -> None:
     source = BrokenSource(SOURCE.segments, np.arange(10), np.zeros(NUM_NODES, dtype=np.int64), SOURCE.table)
     with pytest.raises(OSError, match="the disk is gone"):
         next(iter(SegmentLoader(source, 5)))
-
-
-@given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=300))
-@settings(max_examples=50, deadline=None)
-def test_compact_numbers_distinct_ids(ids: list[int]) -> None:
-    values = np.array(ids + ids[:5], dtype=np.int32)
-    index = np.empty(values.shape, dtype=np.int64)
-    distinct = compact(values, index)
-    np.testing.assert_array_equal(distinct[index], values)
-    assert distinct.tolist() == list(dict.fromkeys(values.tolist()))
