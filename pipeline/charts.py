@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 640, 340
+WIDTH, HEIGHT = 480, 290
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 16, 48
 NUM_COLOURS = 8
 
@@ -94,11 +94,11 @@ def bar_chart(values: Sequence[tuple[str, float]], unit: str) -> str:
     parts = []
     for index, (name, value) in enumerate(values):
         y = 8 + index * 30
-        width = max(1.0, value / longest * (WIDTH - 290))
+        width = max(1.0, value / longest * (WIDTH - 260))
         parts.append(
-            f'<text class="bar-name" x="170" y="{y + 15}">{escape(name)}</text>'
-            f'<rect class="bar" x="180" y="{y}" width="{width:.1f}" height="20" rx="3"/>'
-            f'<text x="{188 + width:.1f}" y="{y + 15}">{value:,.3g} {escape(unit)}</text>'
+            f'<text class="bar-name" x="160" y="{y + 15}">{escape(name)}</text>'
+            f'<rect class="bar" x="168" y="{y}" width="{width:.1f}" height="20" rx="3"/>'
+            f'<text x="{176 + width:.1f}" y="{y + 15}">{value:,.3g} {escape(unit)}</text>'
         )
     return f'<svg viewBox="0 0 {WIDTH} {len(values) * 30 + 16}" role="img">{"".join(parts)}</svg>'
 

@@ -82,8 +82,8 @@ def render_report(
 
 
 def _results(rows: Sequence[Row]) -> str:
-    headings = ["data set", "model", "test metric", "best", "runs", "training, s", "s to 95 %"]
-    headings += ["rows/s", "peak memory, MB", "parameters"]
+    headings = ["data set", "model", "test metric", "best", "runs", "train, s", "s to 95 %"]
+    headings += ["rows/s", "peak MB", "parameters"]
     seen: set[str] = set()
     body = []
     for row in rows:
@@ -182,7 +182,8 @@ def _stages(trainings: Sequence[Training]) -> str:
         for stage, seconds in training.stages.items():
             values.setdefault(f"{training.model}: {stage}", []).append(seconds)
     bars = [(name, statistics.fmean(seconds)) for name, seconds in values.items()]
-    return f"<h2>Stages</h2>{_card('Mean time of a stage', bar_chart(bars, 's'))}" if bars else ""
+    card = _card("Mean time of a stage", bar_chart(bars, "s"))
+    return f'<h2>Stages</h2><div class="cards">{card}</div>' if card else ""
 
 
 def _figures(figures: Sequence[Figure]) -> str:

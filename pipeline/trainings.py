@@ -104,13 +104,10 @@ def select_trainings(
     if not finished:
         raise UserError(f"Expected experiment '{experiment}' to hold finished trainings (got none)")
     newest = _newest(finished)
-    notes = []
-    if len(wanted) > len(finished):
-        notes.append(f"{len(wanted) - len(finished)} trainings without a result are left out.")
-    if len(finished) > len(newest):
-        notes.append(
-            f"{len(finished) - len(newest)} earlier trainings of the same split and seed are left out."
-        )
+    notes = [
+        *_left_out(len(wanted) - len(finished), "without a result"),
+        *_left_out(len(finished) - len(newest), "repeated later with the same split and seed"),
+    ]
     trainings = tuple(read_training(store, run) for run in newest)
     return Selection(experiment, trainings, (*notes, *_mixed_configurations(trainings)))
 
@@ -175,6 +172,14 @@ def _mixed_configurations(trainings: Collection[Training]) -> list[str]:
         f"{model} on {dataset} averages {len(digests)} different configurations."
         for (model, dataset), digests in configurations.items()
         if len(digests) > 1
+    ]
+
+
+def _left_out(count: int, reason: str) -> list[str]:
+    if not count:
+        return []
+    return [
+        f"1 training {reason} is left out." if count == 1 else f"{count} trainings {reason} are left out."
     ]
 
 

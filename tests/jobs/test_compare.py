@@ -64,8 +64,8 @@ def test_json_holds_the_rows_and_the_report_is_written(run: Run, output: Path, t
     assert found["rows"][1]["mean"] == pytest.approx(0.81)
     assert found["contrasts"][0]["num_pairs"] == 2
     assert found["notes"] == [
-        "1 trainings without a result are left out.",
-        "1 earlier trainings of the same split and seed are left out.",
+        "1 training without a result is left out.",
+        "1 training repeated later with the same split and seed is left out.",
     ]
     assert "<svg" in report.read_text(encoding="utf-8")
 
