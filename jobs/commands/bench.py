@@ -52,6 +52,20 @@ def tracking(
     emit(run(steps=steps, rounds=rounds, log_every=log_every, uri=tracking_uri), as_json)
 
 
+@target("segments")
+def segments(
+    nodes: Annotated[int, typer.Option(min=100, help="Nodes of the power-law graph.")] = 421_961,
+    as_json: Json = False,
+) -> None:
+    """What building segments costs against sorting, and streaming them against training on them.
+
+    Example: [bold]cocn bench segments --nodes 421961 --json[/bold]
+    """
+    from pipeline.benchmarks.segments import run
+
+    emit(run(nodes), as_json)
+
+
 def run_all() -> None:
     """Run every benchmark with its defaults.
 

@@ -75,15 +75,22 @@ class Synthetic(BaseModel):
     seed: int = 0
 
 
-def run(nodes: int = 421_961) -> SegmentsCost:
-    """Measure on a power-law graph of `nodes` nodes with as many edges a node as genius has."""
+def run(nodes: int = 421_961, small_nodes: int = SMALL_NODES, large_nodes: int = LARGE_NODES) -> SegmentsCost:
+    """Measure on power-law graphs with as many edges a node as genius has.
+
+    Args:
+        nodes: Size of the graph that is built, streamed and trained on.
+        small_nodes: Sizes between which the growth of resident memory is measured.
+        large_nodes: The larger of them.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         sort, build, resequence = time_building(nodes)
         with tempfile.TemporaryDirectory() as directory:
             rows, model_rows = time_streaming(Path(directory), nodes)
-            small, large = (peak_of_streaming(Path(directory), size) for size in (SMALL_NODES, LARGE_NODES))
+            small = peak_of_streaming(Path(directory), small_nodes)
+            large = peak_of_streaming(Path(directory), large_nodes)
     finally:
         torch.set_num_threads(threads)
     return SegmentsCost(
