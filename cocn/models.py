@@ -50,7 +50,7 @@ class CoCN(nn.Module):
         dropout: dropout rate.
         position_source: ``explicit`` regresses positions from x, ``implicit`` from structural positions,
             ``fixed`` takes one given column a head and learns none.
-        position_channels: columns of the structural positions.
+        position_channels: columns that positions are regressed from, where they are not those of x.
         propagation: propagate positions ``after`` the MLP or features ``before`` it.
         node_features: let the convolutions read node features.
         structure_features: let the convolutions read edge features.
@@ -134,7 +134,7 @@ class CoCN(nn.Module):
         self.positions: PositionRegression | None = None
         if position_source == "explicit":
             self.positions = PositionRegression(
-                read_channels, num_heads, hidden_channels, smoothness, propagation
+                position_channels or read_channels, num_heads, hidden_channels, smoothness, propagation
             )
         elif position_source == "implicit":
             columns = 1 + truncate if position_channels is None else position_channels

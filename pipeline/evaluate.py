@@ -1,5 +1,6 @@
 """Metrics over all nodes of a part, whatever the number of ranks and the size of batches."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -20,7 +21,7 @@ class Evaluation:
     Attributes:
         num_nodes: labelled nodes that were scored.
         loss: mean cross-entropy.
-        metrics: every metric that the number of classes allows.
+        metrics: every metric that the number of classes allows; none where the loss is not finite.
     """
 
     num_nodes: int
@@ -43,7 +44,8 @@ def evaluate(logits_RC: Tensor, labels_R: Tensor) -> Evaluation:
     known = labels_R >= 0
     logits, labels = logits_RC[known].double().cpu(), labels_R[known].cpu()
     loss = float(F.cross_entropy(logits, labels)) if labels.numel() else float("nan")
-    return Evaluation(int(labels.numel()), loss, score(logits.softmax(1).numpy(), labels.numpy()))
+    scores = score(logits.softmax(1).numpy(), labels.numpy()) if math.isfinite(loss) else {}
+    return Evaluation(int(labels.numel()), loss, scores)
 
 
 def score(probabilities_RC: NDArray[np.float64], labels_R: NDArray[np.int64]) -> dict[str, float]:

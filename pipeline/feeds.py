@@ -139,7 +139,7 @@ class SegmentFeed:
         with torch.no_grad():
             device = next(regression.parameters()).device
             rows = [
-                regression(torch.from_numpy(np.ascontiguousarray(part)).to(device)).cpu()
+                regression(torch.from_numpy(np.array(part)).to(device)).cpu()
                 for part in _blocks(self._table.positions, POSITION_ROWS)
             ]
         regression.load_state_dict(current)

@@ -55,6 +55,14 @@ def propagation(model: ModelConfig) -> Propagation:
     return model.propagation
 
 
+def position_channels(model: ModelConfig, inputs: Inputs) -> int | None:
+    """Columns that positions are regressed from; None where a model decides by itself."""
+    source = position_source(model)
+    if source == "implicit":
+        return inputs.num_position_columns
+    return inputs.num_features if source == "explicit" and streams(model) else None
+
+
 def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> cocn.CoCN:
     """The network that a configuration describes, with fresh parameters."""
     settings: dict[str, Any] = {
@@ -67,7 +75,7 @@ def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> 
         "residual": model.residual and model.name != "vanilla",
         "dropout": model.dropout,
         "position_source": position_source(model),
-        "position_channels": inputs.num_position_columns or None,
+        "position_channels": position_channels(model, inputs),
         "propagation": propagation(model),
         "node_features": model.node_features,
         "structure_features": model.structure_features,

@@ -140,7 +140,7 @@ class TrainConfig(Section):
     validate_every: Count = 1
     """Epochs between two validations."""
     checkpoint_seconds: NonNegative = 30
-    """Seconds between two checkpoints, in the middle of an epoch too; the end and the best always have one."""
+    """Seconds between two checkpoints, in mid-epoch too; the end and the best epoch always have one."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Number type of the convolutions; positions and ranks stay in float32."""
 

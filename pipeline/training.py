@@ -143,6 +143,7 @@ def train_worker(
 
         seconds = time.monotonic() - epoch_start
         validation = assess(feed, network, "val")
+        check_finite(validation.loss, state, optimiser)
         improved = is_better(validation.metrics[metric], state.best_metric)
         record = EpochRecord(
             epoch=state.epoch,

@@ -1,0 +1,91 @@
+"""Several trainings in one command: every model on every split with every seed, under one parent run."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.config import Config
+from pipeline.errors import UserError
+from pipeline.launch import train
+from pipeline.modelling import FAMILY
+from pipeline.runs import start_parent
+from pipeline.store import GraphStore
+from pipeline.training import TrainResult
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One model over its splits and seeds."""
+
+    model: str
+    dataset: str
+    metric: str
+    num_trainings: int
+    mean: float
+    std: float
+    mean_seconds: float
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What `cocn train` did."""
+
+    parent_run: str | None
+    summaries: tuple[Summary, ...]
+    trainings: tuple[TrainResult, ...]
+
+
+def run_campaign(
+    config: Config, store: GraphStore, models: Sequence[str], splits: Sequence[int], seeds: Sequence[int]
+) -> Campaign:
+    """Train every combination; those that were finished before are kept.
+
+    Args:
+        config: shared by all trainings; model, split and seed vary.
+        store: the graph, with the stages the models need.
+        models: names of models.
+        splits: numbers of splits.
+        seeds: seeds of parameters and shuffling.
+    """
+    unknown = sorted(set(models) - set(FAMILY))
+    if unknown:
+        raise UserError(f"Expected a model among {', '.join(FAMILY)} (got '{unknown[0]}')")
+    with start_parent("train", config) as parent:
+        results = [
+            train(vary(config, model, split, seed), store, parent)
+            for model in models
+            for split in splits
+            for seed in seeds
+        ]
+        return Campaign(parent.run_id, summarise(results), tuple(results))
+
+
+def vary(config: Config, model: str, split: int, seed: int) -> Config:
+    """The configuration of one training; segments go to the workers, a whole graph to one process."""
+    workers = config.resources.workers if model == "segment" else 1
+    return config.model_copy(
+        update={
+            "model": config.model.model_copy(update={"name": model}),
+            "data": config.data.model_copy(update={"split": split}),
+            "train": config.train.model_copy(update={"seed": seed}),
+            "resources": config.resources.model_copy(update={"workers": workers}),
+        }
+    )
+
+
+def summarise(results: Sequence[TrainResult]) -> tuple[Summary, ...]:
+    """Mean ± standard deviation of each model."""
+    names = list(dict.fromkeys(result.model for result in results))
+    groups = [[result for result in results if result.model == name] for name in names]
+    return tuple(
+        Summary(
+            model=group[0].model,
+            dataset=group[0].dataset,
+            metric=group[0].metric,
+            num_trainings=len(group),
+            mean=statistics.fmean(result.test_metric for result in group),
+            std=statistics.stdev(result.test_metric for result in group) if len(group) > 1 else 0.0,
+            mean_seconds=statistics.fmean(result.train_seconds for result in group),
+        )
+        for group in groups
+    )

@@ -1,0 +1,153 @@
+"""The loop: resumed equals undisturbed, ranks agree, every model learns, bad numbers stop it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.multiprocessing as multiprocessing
+
+import pipeline.training
+from pipeline.checkpoint import latest_checkpoint, read_state
+from pipeline.config import Config
+from pipeline.errors import UserError
+from pipeline.server import free_port
+from pipeline.store import GraphStore
+from pipeline.training import TrainJob, TrainResult, read_epochs, read_result, step_seed, train_worker
+from tests.pipeline.conftest import tiny_config
+
+
+class KilledError(Exception):
+    """A kill, as far as the loop can tell."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def run(config: Config, store: GraphStore, name: str) -> tuple[TrainJob, TrainResult]:
+    job = make_job(config, store, name)
+    train_worker(job)
+    result = read_result(job.directory)
+    assert result is not None
+    return job, result
+
+
+def make_job(config: Config, store: GraphStore, name: str) -> TrainJob:
+    directory = store.path.parent / name
+    directory.mkdir(exist_ok=True)
+    return TrainJob(config, store.path, directory)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model__name": "segment"},
+        {"model__name": "segment", "model__positions": "explicit"},
+        {"model__name": "segment", "model__positions": "implicit"},
+        {"model__name": "sparse"},
+        {"model__name": "expanded"},
+    ],
+    ids=["segment", "segment-explicit", "segment-implicit", "sparse", "expanded"],
+)
+def test_resumed_equals_undisturbed(
+    tiny_store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object]
+) -> None:
+    config = tiny_config(tmp_path, train__checkpoint_seconds=0, **settings)
+    whole_job, whole = run(config, tiny_store, "whole")
+    steps_per_epoch = 1 if settings["model__name"] != "segment" else 4
+    kill_at = steps_per_epoch + 1  # in the middle of the second epoch, or at its end
+    real = pipeline.training.sum_over_ranks
+    calls = 0
+
+    def kill(value: torch.Tensor) -> float:
+        nonlocal calls
+        calls += 1
+        if calls == kill_at + 1:
+            raise KilledError
+        return real(value)
+
+    monkeypatch.setattr(pipeline.training, "sum_over_ranks", kill)
+    broken = make_job(config, tiny_store, "broken")
+    with pytest.raises(KilledError):
+        train_worker(broken)
+    last = latest_checkpoint(broken.directory, "last")
+    assert last is not None
+    assert read_state(last).step == kill_at
+    monkeypatch.undo()
+    train_worker(broken)
+
+    resumed = read_result(broken.directory)
+    assert resumed is not None
+    assert resumed.weights_sha256 == whole.weights_sha256
+    assert resumed.test == whole.test
+    losses = [[record.train_loss for record in read_epochs(j.directory)] for j in (whole_job, broken)]
+    assert losses[0] == losses[1]
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(
+    tiny_store: GraphStore, tmp_path: Path
+) -> None:
+    digests = [
+        run(tiny_config(tmp_path, train__seed=seed, train__epochs=1), tiny_store, name)[1].weights_sha256
+        for seed, name in ((0, "a"), (0, "b"), (1, "c"))
+    ]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def _spawned(rank: int, jobs: list[TrainJob], port: int) -> None:
+    torch.set_num_threads(1)
+    address = f"tcp://127.0.0.1:{port}"
+    torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    for job in jobs:
+        train_worker(job, rank, 2)
+    torch.distributed.destroy_process_group()
+
+
+def test_one_and_two_workers_agree(tiny_store: GraphStore, tmp_path: Path) -> None:
+    configs = [tiny_config(tmp_path, model__dropout=0.0, model__positions=p) for p in ("fixed", "explicit")]
+    alone = [run(config, tiny_store, f"alone-{number}")[0] for number, config in enumerate(configs)]
+    together = [make_job(config, tiny_store, f"together-{number}") for number, config in enumerate(configs)]
+    multiprocessing.spawn(_spawned, (together, free_port()), nprocs=2)
+    for one_job, two_job in zip(alone, together, strict=True):
+        for one, two in zip(read_epochs(one_job.directory), read_epochs(two_job.directory), strict=True):
+            assert one.train_loss == pytest.approx(two.train_loss, abs=1e-5)
+            assert one.val_loss == pytest.approx(two.val_loss, abs=1e-5)
+            assert one.val_metric == pytest.approx(two.val_metric, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["segment", "sparse", "expanded", "vanilla"])
+def test_every_model_learns(tiny_store: GraphStore, tmp_path: Path, name: str) -> None:
+    config = tiny_config(tmp_path, model__name=name, train__epochs=30, model__dropout=0.0)
+    job, result = run(config, tiny_store, name)
+    losses = [record.train_loss for record in read_epochs(job.directory)]
+    assert losses[-1] < 0.8 * losses[0]
+    assert result.best_val_metric >= max(record.val_metric for record in read_epochs(job.directory)) - 1e-12
+
+
+def test_patience_stops_early(tiny_store: GraphStore, tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, train__epochs=100, train__patience=2, train__learning_rate=0.1)
+    job, result = run(config, tiny_store, "patient")
+    losses = [record.val_loss for record in read_epochs(job.directory)]
+    assert result.epochs == len(losses) < 100
+    assert min(losses) < min(losses[-2:])
+
+
+def test_a_loss_that_is_no_number_stops_with_a_hint(tiny_store: GraphStore, tmp_path: Path) -> None:
+    config = tiny_config(
+        tmp_path, train__learning_rate=1e30, train__clip=0, model__name="sparse", train__epochs=9
+    )
+    with pytest.raises(UserError, match=r"step \d+ of epoch \d+.*lower train.learning_rate"):
+        run(config, tiny_store, "diverged")
+
+
+def test_the_best_epoch_is_the_one_that_is_scored(tiny_store: GraphStore, tmp_path: Path) -> None:
+    job, result = run(tiny_config(tmp_path, train__epochs=5), tiny_store, "best")
+    records = read_epochs(job.directory)
+    assert result.best_val_metric == max(record.val_metric for record in records)
+    assert records[result.best_epoch].val_metric == result.best_val_metric
+
+
+def test_steps_and_ranks_draw_different_numbers() -> None:
+    seeds = {step_seed(seed, step, rank) for seed in range(3) for step in range(20) for rank in range(4)}
+    assert len(seeds) == 3 * 20 * 4
