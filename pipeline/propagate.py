@@ -13,11 +13,11 @@ from typing import cast
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse
 from numba import njit
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from pipeline import cleaning
 from pipeline.arrays import CSR
 from pipeline.errors import UserError
 from pipeline.files import column_array, list_column, read_arrow
@@ -161,15 +161,7 @@ def _join_blocks(stage: Stage, names: list[str], num_nodes: int, num_features: i
 
 def symmetric(store: GraphStore) -> CSR:
     """The graph with both directions of every edge: positions are a matter of distance."""
-    csr = store.csr()
-    if not store.directed:
-        return csr
-    shape = (csr.num_nodes, csr.num_nodes)
-    ones = np.ones(csr.num_edges, dtype=np.int8)
-    one_way = scipy.sparse.csr_array((ones, csr.indices, csr.indptr), shape=shape)
-    both = (one_way + one_way.T).tocsr()
-    both.sort_indices()
-    return CSR(both.indptr.astype(np.int64), both.indices)
+    return cleaning.symmetric(store.csr()) if store.directed else store.csr()
 
 
 def inverse_roots(csr: CSR, self_loops: bool) -> NDArray[np.float64]:
