@@ -14,6 +14,8 @@ from pipeline.errors import UserError
 
 # One line a command: the modules of jobs/commands with a `register(app)`, in the order that help shows.
 COMMANDS = (
+    "demo",
+    "train",
     "doctor",
     "compare",
     "ui",

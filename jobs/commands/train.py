@@ -1,0 +1,85 @@
+"""`cocn train`: train models on a store, alone or on many workers."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.output import emit
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pipeline.campaign import Campaign
+
+
+def register(app: typer.Typer) -> None:
+    app.command("train")(train)
+
+
+def train(
+    models: Annotated[
+        list[str], typer.Argument(help="vanilla, expanded, sparse or segment; one or several.")
+    ],
+    config: Annotated[Path | None, typer.Option(help="YAML file; flags override it.")] = None,
+    source: Annotated[str | None, typer.Option("--data", help="Data set by name, or a path.")] = None,
+    store: Annotated[Path | None, typer.Option(help="Store to train on, from cocn preprocess.")] = None,
+    splits: Annotated[int | None, typer.Option(min=1, help="Train on the first N splits.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Train with N seeds, counting up from train.seed.")] = 1,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training nodes.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Records in a batch, over all workers.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Learning rate at its peak.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that train a segment model together.")
+    ] = None,
+    cpus_per_worker: Annotated[int | None, typer.Option(help="Cores of each worker.")] = None,
+    gpus_per_worker: Annotated[float | None, typer.Option(help="GPUs of each worker.")] = None,
+    time_budget: Annotated[
+        float | None, typer.Option(help="Seconds after which an epoch is the last.")
+    ] = None,
+    experiment: Annotated[str | None, typer.Option(help="Name of the MLflow experiment.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Directory that holds everything written.")] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key of the configuration: KEY=VALUE; repeatable.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+) -> None:
+    """Train models and record them in MLflow; the same command again continues where it stopped.
+
+    Example: [bold]cocn train sparse segment --data minesweeper --splits 3 --workers 2[/bold]
+    """
+    from pipeline.campaign import run_campaign
+    from pipeline.config import load_config, parse_assignments
+    from pipeline.preprocess import preprocess
+
+    overrides = {
+        "data.source": source,
+        "data.store": store,
+        "train.epochs": epochs,
+        "train.batch_size": batch_size,
+        "train.learning_rate": learning_rate,
+        "train.time_budget": time_budget,
+        "resources.workers": workers,
+        "resources.cpus_per_worker": cpus_per_worker,
+        "resources.gpus_per_worker": gpus_per_worker,
+        "tracking.experiment": experiment,
+        "output": output,
+        **parse_assignments(assignments or ()),
+    }
+    resolved = load_config(config, overrides)
+    chosen = [resolved.data.split] if splits is None else list(range(splits))
+    opened = preprocess(resolved, models=models, splits=chosen)
+    first = resolved.train.seed
+    campaign = run_campaign(resolved, opened, models, chosen, range(first, first + seeds))
+    emit(campaign, as_json, _table(campaign))
+
+
+def _table(campaign: "Campaign") -> "Table":
+    from rich.table import Table
+
+    table = Table("model", "data", "metric", "test", "trainings", "seconds each")
+    for row in campaign.summaries:
+        score = f"{100 * row.mean:.2f}" + (f" ± {100 * row.std:.2f}" if row.num_trainings > 1 else "")
+        cells = (row.model, row.dataset, row.metric, score, str(row.num_trainings), f"{row.mean_seconds:.1f}")
+        table.add_row(*cells)
+    return table
