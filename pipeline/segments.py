@@ -13,8 +13,9 @@ from pipeline.arrays import CSR, SPLIT_NAMES
 from pipeline.config import Config
 from pipeline.errors import UserError
 from pipeline.files import list_column
+from pipeline.heads import Family, head_positions
 from pipeline.progress import progress
-from pipeline.sequences import Sequences, dense_ranks, from_order, head_columns, place_head, tie_order
+from pipeline.sequences import Sequences, dense_ranks, from_order, place_head, tie_order
 from pipeline.sources import NodeTable, ShardSource
 from pipeline.stages import Stage
 from pipeline.store import GraphStore
@@ -36,6 +37,7 @@ class SegmentParameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    family: str
     length: int
     heads: int
     shard_rows: int
@@ -68,7 +70,7 @@ def write_segments(
 
     Args:
         store: A store with positions.
-        config: Its `segments` and `data.split` are read.
+        config: Its `segments`, `positions.order` and `data.split` are read.
         replace: Drop segments that were written with other parameters.
         parallel: Use Ray; by default where the graph is large enough to pay for its start.
 
@@ -82,6 +84,7 @@ def write_segments(
     settings = config.segments
     check_length(settings.length, store.num_nodes)
     parameters = SegmentParameters(
+        family=config.positions.order,
         length=settings.length,
         heads=settings.heads,
         shard_rows=settings.shard_rows,
@@ -121,7 +124,13 @@ def plan_shards(store: GraphStore, parameters: SegmentParameters) -> Iterator[Sh
 def submit_bands(tasks: Tasks, store: GraphStore, parameters: SegmentParameters) -> list[Handle]:
     """Sequence each head and walk its edges, one task a head; handles of `Band`s."""
     csr = store.csr()
-    columns = head_columns(store.positions(), parameters.heads, parameters.seed)
+    columns = head_positions(
+        store,
+        parameters.heads,
+        length=parameters.length,
+        family=cast(Family, parameters.family),
+        seed=parameters.seed,
+    )
     numbered = [
         tasks.submit(dense_ranks, columns[:, [head]], csr.num_nodes) for head in range(parameters.heads)
     ]

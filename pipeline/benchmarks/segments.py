@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from cocn import SegmentBatch, SegmentCoCN
 from pipeline.arrays import GraphArrays
-from pipeline.config import Config, SegmentConfig
+from pipeline.config import Config, PositionConfig, SegmentConfig
 from pipeline.files import list_column
 from pipeline.loader import SegmentLoader
 from pipeline.segments import open_segments, write_segments
@@ -196,7 +196,10 @@ def make_store(path: Path, nodes: int) -> GraphStore:
     with store.begin("positions", Synthetic(nodes=nodes)) as stage:
         stage.write_table("columns.arrow", pa.table({"columns": list_column(random_positions(nodes))}))
         stage.commit({"columns": [f"random {head}" for head in range(HEADS)]})
-    write_segments(store, Config(segments=SegmentConfig(length=LENGTH, heads=HEADS)), parallel=False)
+    config = Config(
+        positions=PositionConfig(order="profile"), segments=SegmentConfig(length=LENGTH, heads=HEADS)
+    )
+    write_segments(store, config, parallel=False)
     return store
 
 

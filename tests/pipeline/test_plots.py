@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from pipeline.arrays import CSR, GraphArrays
-from pipeline.config import Config, SegmentConfig
+from pipeline.config import Config, PositionConfig, SegmentConfig
 from pipeline.files import list_column
 from pipeline.plots import write_plots
 from pipeline.segments import write_segments
@@ -43,7 +43,7 @@ def shuffled_ring(path: Path, num_nodes: int) -> GraphStore:
 
 def test_writes_the_image_and_the_table(tmp_path: Path) -> None:
     store = shuffled_ring(tmp_path / "store", 500)
-    write_segments(store, Config(segments=SegmentConfig(length=4)))
+    write_segments(store, Config(positions=PositionConfig(order="profile"), segments=SegmentConfig(length=4)))
     plots = write_plots(store, tmp_path / "plots")
     assert plots.image.read_bytes().startswith(b"\x89PNG")
     assert plots.after.heads[0] == plots.after.union[-1] == 1.0

@@ -11,11 +11,13 @@ from pydantic import BaseModel
 
 import pipeline.segments
 from pipeline.arrays import CSR, GraphArrays
-from pipeline.config import Config, DataConfig, SegmentConfig
+from pipeline.config import Config, DataConfig, PositionConfig, SegmentConfig
 from pipeline.errors import UserError
 from pipeline.files import list_column
+from pipeline.heads import head_positions
 from pipeline.loader import SegmentLoader
 from pipeline.segments import PARTS, open_segments, open_sequences, plan_shards, write_segments
+from pipeline.sequences import sequence
 from pipeline.store import GraphStore, StoreError
 from pipeline.windows import unpack
 
@@ -54,7 +56,11 @@ def make_store(path: Path, num_nodes: int = NUM_NODES, num_splits: int = 2) -> G
 
 def make_config(split: int = 0, **values: int) -> Config:
     settings = {"length": LENGTH, "heads": 8, "shard_rows": 10, **values}
-    return Config(data=DataConfig(split=split), segments=SegmentConfig.model_validate(settings))
+    return Config(
+        data=DataConfig(split=split),
+        positions=PositionConfig(order="profile"),
+        segments=SegmentConfig.model_validate(settings),
+    )
 
 
 def digests(root: Path) -> dict[str, str]:
@@ -93,6 +99,15 @@ def test_first_head_ascends_and_all_heads_differ(store: GraphStore) -> None:
     order = open_sequences(store, 0).order
     assert (np.diff(store.positions()[order[0], 0]) >= 0).all()
     assert len({row.tobytes() for row in order}) == 8
+
+
+def test_heads_follow_the_family_that_is_asked_for(store: GraphStore) -> None:
+    config = make_config().model_copy(update={"positions": PositionConfig(order="rwpe")})
+    write_segments(store, config)
+    columns = head_positions(store, 8, length=LENGTH, family="rwpe")
+    np.testing.assert_array_equal(open_sequences(store, 0).order, sequence(columns, store.csr()).order)
+    with pytest.raises(StoreError, match="family=rwpe there, profile asked for"):
+        write_segments(store, make_config())
 
 
 def test_rows_are_shuffled_by_the_seed(store: GraphStore) -> None:
@@ -221,7 +236,7 @@ def test_refuses_to_open_what_was_not_written(store: GraphStore) -> None:
 
 def test_every_node_is_planned_once(store: GraphStore) -> None:
     parameters = pipeline.segments.SegmentParameters(
-        length=8, heads=1, shard_rows=7, seed=0, split=0, edge_ids=False
+        family="profile", length=8, heads=1, shard_rows=7, seed=0, split=0, edge_ids=False
     )
     nodes = np.concatenate([plan.nodes for plan in plan_shards(store, parameters)])
     np.testing.assert_array_equal(np.sort(nodes), np.arange(NUM_NODES))
