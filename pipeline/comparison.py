@@ -170,24 +170,25 @@ def format_score(row: Row) -> str:
 
 
 def comparison_table(comparison: Comparison) -> "Table":
-    """The rows as a table for the terminal."""
+    """The rows as a table that fits a terminal of 80 columns."""
+    from rich import box
     from rich.table import Table
 
-    table = Table(title=f"Experiment {comparison.experiment}", title_justify="left")
-    table.add_column("data set")
+    datasets = {row.dataset for row in comparison.rows}
+    metrics = {row.metric for row in comparison.rows}
+    title = f"Experiment {comparison.experiment}: test {' and '.join(sorted(metrics))}"
+    title += f" on {', '.join(sorted(datasets))}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    if len(datasets) > 1:
+        table.add_column("data set")
     table.add_column("model", style="bold")
-    for heading in ("test metric", "best", "runs", "train s", "s to 95 %", "rows/s", "peak MB", "parameters"):
-        table.add_column(heading, justify="right")
+    for heading in ("test", "runs", "train s", "to 95 %", "rows/s", "peak MB", "params"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in comparison.rows:
-        table.add_row(
-            row.dataset,
-            row.model,
-            f"{row.metric} {format_score(row)}",
-            f"{row.best:.4f}",
-            str(row.num_runs),
-            *(_number(value) for value in (row.train_seconds, row.seconds_to_95)),
-            *(_number(value) for value in (row.rows_per_second, row.peak_memory_mb, row.num_parameters)),
-        )
+        costs = (row.train_seconds, row.seconds_to_95, row.rows_per_second, row.peak_memory_mb)
+        numbers = [_number(value) for value in (*costs, row.num_parameters)]
+        name = [row.dataset, row.model] if len(datasets) > 1 else [row.model]
+        table.add_row(*name, format_score(row), str(row.num_runs), *numbers)
     return table
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pipeline.charts import Mark, Series, bar_chart, line_chart, scatter_chart
 from pipeline.comparison import Comparison, Contrast, Row, format_score
+from pipeline.tracking import PAGE_QUERY
 from pipeline.trainings import Selection, Training
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -217,7 +218,9 @@ def _runs(trainings: Sequence[Training], tracking_url: str | None) -> str:
     for t in sorted(trainings, key=lambda t: (t.dataset, t.model, t.split, t.seed)):
         shown = f"<code>{escape(t.run_id)}</code>"
         if tracking_url is not None:
-            address = f"{tracking_url.rstrip('/')}/#/experiments/{t.experiment_id}/runs/{t.run_id}"
+            address = (
+                f"{tracking_url.rstrip('/')}/#/experiments/{t.experiment_id}/runs/{t.run_id}{PAGE_QUERY}"
+            )
             shown = f'<a href="{escape(address)}">{shown}</a>'
         cells = [_text(t.dataset), _text(t.model), f'<td class="text">{shown}</td>', _cell(t.split)]
         cells += [_cell(t.seed), _cell(t.test_metric, f"{t.test_metric:.4f}"), _cell(t.train_seconds)]

@@ -25,6 +25,8 @@ Item = TypeVar("Item")
 SCHEMES = ("sqlite", "http", "https", "postgresql", "mysql", "mssql", "databricks")
 FILE_PREFIX = "sqlite:///"
 KEY_TAG = "cocn.key"
+# MLflow's pages open on language models unless the address asks for training.
+PAGE_QUERY = "?workflowType=machine_learning"
 PARENT_TAG = "mlflow.parentRunId"
 METRICS_PER_REQUEST = 1000
 PARAMS_PER_REQUEST = 100
@@ -134,6 +136,13 @@ class TrackingStore:
     def web_address(self) -> str | None:
         """Address of the user interface, if a server keeps the runs."""
         return without_password(self.uri) if self.uri.startswith("http") else None
+
+    def runs_page(self, address: str, experiment: str) -> str:
+        """Address of the list of an experiment's runs on a server."""
+        found = self.client.get_experiment_by_name(experiment)
+        if found is None:
+            return address
+        return f"{address.rstrip('/')}/#/experiments/{found.experiment_id}/runs{PAGE_QUERY}"
 
     def create_run(self, experiment: str, name: str, key: str, start: int, tags: Mapping[str, str]) -> str:
         """Create a run and return its id."""

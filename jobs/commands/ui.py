@@ -11,6 +11,7 @@ def register(app: typer.Typer) -> None:
 
 
 def ui(
+    experiment: Annotated[str, typer.Option(help="Name of the MLflow experiment to open.")] = "cocn",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 5000,
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow tracking URI.")] = None,
     output: Annotated[Path, typer.Option(help="Directory that runs were written to.")] = Path("runs"),
@@ -20,23 +21,21 @@ def ui(
 
     Example: [bold]cocn ui --port 5050[/bold]
     """
+    from pipeline.runs import ARTIFACTS
     from pipeline.server import serve
     from pipeline.tracking import existing_store
 
     store = existing_store(tracking_uri, output)
     if store.web_address is not None:
-        _say(f"MLflow runs at {store.web_address}")
-        if browser:
-            typer.launch(store.web_address)
+        _open(store.runs_page(store.web_address, experiment), browser)
         return
-    with serve(store.uri, port, artifacts=output / "artifacts") as server:
-        _say(f"MLflow runs at {server.address} (Ctrl-C ends it)")
-        if browser:
-            typer.launch(server.address)
+    with serve(store.uri, port, artifacts=output / ARTIFACTS) as server:
+        _open(store.runs_page(server.address, experiment), browser)
+        typer.echo("Ctrl-C ends it.")
         server.wait()
 
 
-def _say(line: str) -> None:
-    from rich.console import Console
-
-    Console().print(line, highlight=False)
+def _open(page: str, browser: bool) -> None:
+    typer.echo(f"MLflow runs at {page}")
+    if browser:
+        typer.launch(page)

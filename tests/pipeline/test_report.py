@@ -92,7 +92,7 @@ def test_parameters_that_differ_are_shown_and_seeds_are_not(selection: Selection
 
 def test_runs_link_to_the_server(selection: Selection) -> None:
     text = render_report(compare(selection), selection, tracking_url="http://127.0.0.1:5000/")
-    assert 'href="http://127.0.0.1:5000/#/experiments/7/runs/segment0"' in text
+    assert 'href="http://127.0.0.1:5000/#/experiments/7/runs/segment0?workflowType=machine_learning"' in text
 
 
 def test_figures_travel_inside_the_file(selection: Selection, tmp_path: Path) -> None:
