@@ -171,14 +171,13 @@ def format_score(row: Row) -> str:
 
 def comparison_table(comparison: Comparison) -> "Table":
     """The rows as a table that fits a terminal of 80 columns."""
-    from rich import box
     from rich.table import Table
 
     datasets = {row.dataset for row in comparison.rows}
     metrics = {row.metric for row in comparison.rows}
     title = f"Experiment {comparison.experiment}: test {' and '.join(sorted(metrics))}"
     title += f" on {', '.join(sorted(datasets))}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     if len(datasets) > 1:
         table.add_column("data set")
     table.add_column("model", style="bold")
