@@ -1,8 +1,11 @@
 """Cleaning of raw edges into an adjacency structure, and the report of what was found."""
 
+# mypy: allow-untyped-decorators, allow-untyped-defs
+
 from typing import Any, cast
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
@@ -120,13 +123,10 @@ def edge_sources(csr: CSR) -> Ids:
 
 def component_labels(csr: CSR) -> tuple[int, NDArray[np.int32]]:
     """Number of connected components, and the component of every node."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-
-    ones = np.ones(csr.num_edges, dtype=np.int8)
-    matrix = csr_array((ones, csr.indices, csr.indptr), shape=(csr.num_nodes, csr.num_nodes))
-    count, labels = connected_components(matrix, directed=True, connection="weak")
-    return int(count), labels
+    parents = np.arange(csr.num_nodes, dtype=np.int64)
+    _join(csr.indptr, csr.indices, parents)
+    _, labels = np.unique(parents, return_inverse=True)
+    return int(labels.max(initial=-1)) + 1, labels.astype(np.int32)
 
 
 def describe(graph: GraphArrays, edges: EdgeReport) -> CleaningReport:
@@ -166,6 +166,40 @@ def count_parts(split: NDArray[np.int8]) -> dict[str, int]:
 
 def homophily(csr: CSR, labels: NDArray[np.int64]) -> float | None:
     """Share of edges that join nodes of one class; None without an edge between labelled nodes."""
-    source, target = labels[edge_sources(csr)], labels[csr.indices]
-    known = (source >= 0) & (target >= 0)
-    return float((source[known] == target[known]).mean()) if known.any() else None
+    same, known = _count_same(csr.indptr, csr.indices, labels)
+    return same / known if known else None
+
+
+@njit(cache=True, nogil=True)
+def _join(indptr, indices, parents):
+    """Union-find over the edges: in the end every node points at the smallest of its component."""
+    for node in range(parents.size):
+        for edge in range(indptr[node], indptr[node + 1]):
+            first, second = _root(parents, node), _root(parents, indices[edge])
+            if first < second:
+                parents[second] = first
+            else:
+                parents[first] = second
+    for node in range(parents.size):
+        parents[node] = _root(parents, node)
+
+
+@njit(cache=True, nogil=True)
+def _root(parents, node):
+    while parents[node] != node:
+        parents[node] = parents[parents[node]]
+        node = parents[node]
+    return node
+
+
+@njit(cache=True, nogil=True)
+def _count_same(indptr, indices, labels):
+    same = known = 0
+    for node in range(labels.size):
+        if labels[node] < 0:
+            continue
+        for edge in range(indptr[node], indptr[node + 1]):
+            other = labels[indices[edge]]
+            known += other >= 0
+            same += other == labels[node]
+    return same, known
