@@ -29,7 +29,7 @@ SETTINGS: dict[str, object] = {
     "model.heads": 4,
     "segments.heads": 4,
     "model.dropout": 0.1,
-    "train.learning_rate": 0.01,
+    "train.learning_rate": 0.003,
     "train.schedule": "cosine",
     "resources.workers": 2,
 }

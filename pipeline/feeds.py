@@ -18,11 +18,12 @@ from cocn import GraphBatch, SegmentBatch
 from pipeline.arrays import SPLIT_NAMES
 from pipeline.config import Config
 from pipeline.evaluate import gather_rows
+from pipeline.heads import head_positions
 from pipeline.loader import LoaderState, SegmentLoader
 from pipeline.modelling import position_source, streams
-from pipeline.propagate import open_propagated, symmetric
+from pipeline.propagate import open_propagated
 from pipeline.segments import PARTS, open_segments
-from pipeline.sequences import head_columns, sequence
+from pipeline.sequences import sequence
 from pipeline.sources import MemorySource, NodeTable, SegmentSource
 from pipeline.store import GraphStore
 from pipeline.windows import Segments, build_segments
@@ -143,7 +144,7 @@ class SegmentFeed:
                 for part in _blocks(self._table.positions, POSITION_ROWS)
             ]
         regression.load_state_dict(current)
-        csr = symmetric(self._store)
+        csr = self._store.csr()
         self._segments = build_segments(
             sequence(torch.cat(rows).numpy(), csr), csr, self._config.segments.length
         )
@@ -266,8 +267,15 @@ def read_graph(store: GraphStore, config: Config) -> GraphBatch:
     positions = None
     source = position_source(config.model)
     if source == "fixed":
-        columns = head_columns(store.positions(), config.model.heads, config.segments.seed)
-        positions = torch.from_numpy(columns.astype(np.float32))
+        settings = config.segments
+        columns = head_positions(
+            store,
+            config.model.heads,
+            length=settings.length,
+            family=config.positions.order,
+            seed=settings.seed,
+        )
+        positions = torch.from_numpy(columns)
     elif source == "implicit":
         positions = torch.from_numpy(np.array(store.positions()))
     x = torch.from_numpy(np.array(store.features())) if store.manifest.num_features else None

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pipeline.config import Config
 from pipeline.errors import UserError
+from pipeline.heads import OrderParameters, write_orders
 from pipeline.modelling import position_source
 from pipeline.positions import PositionParameters, choose_sources, write_positions
 from pipeline.propagate import propagate_features
@@ -63,6 +64,12 @@ def prepare_model(store: GraphStore, config: Config, splits: Collection[int] = (
     if steps and store.manifest.num_features:
         propagate_features(store, steps, self_loops=config.model.self_loops)
     if position_source(config.model) == "fixed":
+        settings = config.segments
+        family = config.positions.order
+        orders = OrderParameters(
+            family=family, heads=settings.heads, length=settings.length, seed=settings.seed
+        )
+        write_orders(store, orders)
         for split in splits or (config.data.split,):
             data = config.data.model_copy(update={"split": split})
             write_segments(store, config.model_copy(update={"data": data}))

@@ -44,8 +44,9 @@ class PositionConfig(Section):
     """`full` searches until every reachable node is found."""
     landmarks: Count | None = None
     """Number of random sources; None takes every node as a source."""
-    order: Literal["profile", "lappe", "rwpe", "rcm"] = "profile"
-    """Distance profile, Laplacian eigenvectors, random walks or reverse Cuthill–McKee."""
+    order: Literal["window", "profile", "lappe", "rwpe", "rcm"] = "window"
+    """What fixed heads order nodes by: windows that cover as many edges as they can, distance profiles,
+    Laplacian eigenvectors, random walks or reverse Cuthill–McKee."""
     batch_sources: Count = 512
     """Sources that share one sweep over the graph; one batch is one Ray task."""
     refinements: Natural = 1

@@ -49,6 +49,7 @@ def tiny_store(tmp_path: Path) -> GraphStore:
         cells = np.arange(SIDE * SIDE)
         columns = np.stack([cells, cells % SIDE * SIDE + cells // SIDE], axis=1).astype(np.float32)
         columns = (columns - columns.mean(0)) / columns.std(0)
+        stage.write_table("positions.arrow", pa.table({"r_A": columns[:, 0].astype(np.float64)}))
         stage.write_table("columns.arrow", pa.table({"columns": list_column(columns)}))
         stage.commit({"columns": ["row", "column"]})
     propagate_features(store, 2)
