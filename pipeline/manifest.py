@@ -164,8 +164,18 @@ def verify_file(root: Path, name: str, entry: FileEntry) -> None:
 
 def describe_difference(old: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> str:
     """The parameters in which two runs differ: `truncate=4 there, 6 asked for`."""
+    old, new = _flatten(old), _flatten(new)
     differing = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
     return ", ".join(f"{key}={old.get(key)} there, {new.get(key)} asked for" for key in differing[:3])
+
+
+def _flatten(values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Nested parameters side by side: `options.seed`."""
+    flat: dict[str, JsonValue] = {}
+    for key, value in values.items():
+        nested = _flatten(value) if isinstance(value, dict) else None
+        flat |= {key: value} if nested is None else {f"{key}.{name}": item for name, item in nested.items()}
+    return flat
 
 
 def is_running(pid: int) -> bool:

@@ -6,6 +6,7 @@ Legend: n nodes, K counted hops, P columns, H heads.
 """
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -16,9 +17,11 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from pipeline.arrays import CSR
 from pipeline.cleaning import symmetric
+from pipeline.cluster import ray_session
 from pipeline.files import list_column
 from pipeline.profiles import Layout, Profiles, arrange, compute_profiles, weigh_distances
 from pipeline.search import MAX_SOURCES, hop_distances
+from pipeline.sections import PositionConfig
 from pipeline.solution import HOP_LENGTH, DistanceSums, Vector, solve, sum_distances
 from pipeline.stages import Stage
 from pipeline.store import GraphStore
@@ -106,6 +109,27 @@ def choose_sources(
     return Choice(min(LANDMARKS, csr.num_nodes), seconds, reason)
 
 
+def resolve_parameters(
+    csr: CSR, settings: PositionConfig, *, budget_seconds: float = DEFAULT_BUDGET_SECONDS
+) -> tuple[PositionParameters, Choice]:
+    """The parameters of the stage for a graph: the settings, with the sources that the budget allows."""
+    choice = choose_sources(
+        csr,
+        truncate=settings.truncate,
+        full_depth=settings.depth == "full",
+        landmarks=settings.landmarks,
+        budget_seconds=budget_seconds,
+    )
+    parameters = PositionParameters(
+        truncate=settings.truncate,
+        depth=settings.depth,
+        landmarks=choice.landmarks,
+        batch_sources=settings.batch_sources,
+        seed=settings.seed,
+    )
+    return parameters, choice
+
+
 def write_positions(
     store: GraphStore,
     parameters: PositionParameters,
@@ -130,7 +154,9 @@ def write_positions(
         if stage.done:
             return False
         csr = symmetric(store.csr()) if store.directed else store.csr()
-        found = compute_positions(arrange(csr), parameters, stage=stage, parallel=parallel)
+        # One session for all searches: each would otherwise start Ray anew.
+        with ray_session() if parallel else nullcontext():
+            found = compute_positions(arrange(csr), parameters, stage=stage, parallel=parallel)
         names, columns = position_columns(csr, found)
         stage.write_table("positions.arrow", pa.table({"r_A": found.r_A}))
         stage.write_table("profile.arrow", pa.table({"profile": list_column(found.profiles.counts)}))

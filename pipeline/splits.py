@@ -60,7 +60,8 @@ def splits_from_masks(
     train: NDArray[np.bool_], validation: NDArray[np.bool_], test: NDArray[np.bool_]
 ) -> NDArray[np.int8]:
     """Splits from boolean masks, [n] or [s, n] each; where masks overlap the earlier part wins."""
-    parts = [np.atleast_2d(mask) for mask in (train, validation, test)]
+    # Some published masks are bytes, which would select nodes 0 and 1 instead of masking.
+    parts = [np.atleast_2d(mask).astype(np.bool_) for mask in (train, validation, test)]
     splits = np.full(parts[0].shape, NONE, dtype=np.int8)
     for part in (TEST, VALIDATION, TRAIN):
         splits[parts[part]] = part

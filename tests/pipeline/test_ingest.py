@@ -396,6 +396,15 @@ def test_bad_input_is_named_and_leaves_nothing(tmp_path: Path, kind: str) -> Non
     assert not (tmp_path / "out").exists()
 
 
+# Train, validation and test nodes of the first split, as published; reed98 is split at random.
+PART_SIZES = {
+    "minesweeper": [5000, 2500, 2500],
+    "cornell": [87, 59, 37],
+    "actor": [3648, 2432, 1520],
+    "chameleon": [1092, 729, 456],
+    "cora-geom": [1192, 796, 497],
+    "reed98": [432, 217, 216],
+}
 needs_data = pytest.mark.skipif(not DATA_ROOT.is_dir(), reason="no benchmark files beside this repository")
 
 
@@ -412,6 +421,7 @@ def test_published_data_sets(name: str) -> None:
         assert graph.features.shape[1] == entry.features
         assert graph.num_classes == entry.classes
         assert len(graph.splits) == entry.splits or entry.splits == 0
+        assert list(report.split_sizes[0].values()) == PART_SIZES[name]
     assert sorted(str(path) for path in (DATA_ROOT / entry.folder).rglob("*")) == before
 
 

@@ -93,6 +93,8 @@ def test_splits_without_labels() -> None:
 def test_splits_from_masks() -> None:
     train, validation, test = np.eye(4, dtype=bool)[:3]
     assert splits_from_masks(train, validation, test).tolist() == [[0, 1, 2, -1]]
+    as_bytes = [mask.astype(np.uint8) for mask in (train, validation, test)]
+    assert splits_from_masks(*as_bytes).tolist() == [[0, 1, 2, -1]]  # type: ignore[arg-type]
 
 
 def test_bad_shares() -> None:

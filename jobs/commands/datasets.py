@@ -1,0 +1,206 @@
+"""`cocn datasets`: which graphs there are, and what is in one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.commands.source import (
+    ConfigFile,
+    DataRoot,
+    Directed,
+    Features,
+    IdColumn,
+    Json,
+    LabelColumn,
+    Labels,
+    Nodes,
+    Side,
+    SplitColumn,
+    resolve_options,
+)
+from jobs.output import emit
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pipeline.cleaning import CleaningReport
+    from pipeline.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A data set that can be named."""
+
+    name: str
+    nodes: int | None
+    edges: int | None
+    features: int
+    classes: int
+    splits: int
+    where: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    datasets: tuple[Listed, ...]
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    """What a source holds."""
+
+    source: str
+    report: "CleaningReport"
+
+
+@dataclass(frozen=True)
+class StoreInfo:
+    """What a store holds; every file was compared with the manifest."""
+
+    store: Path
+    digest: str
+    manifest: "Manifest"
+    timings: dict[str, object]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Data sets by name, and what graphs and stores hold.")
+    group.command("list")(list_datasets)
+    group.command("info")(info)
+    app.add_typer(group, name="datasets")
+
+
+def list_datasets(data_root: DataRoot = None, as_json: Json = False) -> None:
+    """List the data sets that can be named.
+
+    Example: [bold]cocn datasets list --data-root datasets[/bold]
+    """
+    from pipeline import catalogue
+
+    root = catalogue.data_root(data_root)
+    rows = [
+        Listed("minesweeper", None, None, 7, 2, 10, "generated, --side"),
+        Listed("power-law", None, None, 16, 4, 1, "generated, --nodes"),
+    ]
+    for entry in catalogue.PUBLISHED:
+        found = catalogue.raw_file(entry, root)
+        absent = "needs --data-root" if entry.loader is None else "downloaded on first use"
+        where = "found" if found is not None else absent
+        if entry.name != "minesweeper" or found is not None:
+            counts = (entry.nodes, entry.edges, entry.features, entry.classes, entry.splits)
+            rows.append(Listed(entry.name, *counts, where))
+    if any(row.name == "minesweeper" and row.nodes for row in rows):
+        del rows[0]
+    listing = Listing(tuple(rows))
+    emit(listing, as_json, None if as_json else _list_view(listing))
+
+
+def info(
+    source: Annotated[str, typer.Argument(help="Data set, path of a graph, or a store.")],
+    config: ConfigFile = None,
+    data_root: DataRoot = None,
+    side: Side = None,
+    nodes: Nodes = None,
+    features: Features = None,
+    labels: Labels = None,
+    id_column: IdColumn = None,
+    label_column: LabelColumn = None,
+    split_column: SplitColumn = None,
+    directed: Directed = None,
+    as_json: Json = False,
+) -> None:
+    """Describe a graph: counts, what cleaning drops, degrees, components, classes, splits, homophily.
+
+    A store is verified file by file.
+
+    Example: [bold]cocn datasets info stores/chameleon --json[/bold]
+    """
+    from pipeline.config import load_config
+    from pipeline.ingest import read_source
+    from pipeline.manifest import MANIFEST_NAME
+    from pipeline.store import GraphStore
+
+    path = Path(source)
+    if path.is_dir() or path.name == MANIFEST_NAME:
+        store = GraphStore.open(path if path.is_dir() else path.parent)
+        store.verify()
+        content = StoreInfo(store.path, store.digest, store.manifest, store.timings())
+        emit(content, as_json, None if as_json else _store_view(content))
+        return
+    options = resolve_options(
+        load_config(config),
+        source,
+        data_root=data_root,
+        side=side,
+        num_nodes=nodes,
+        features=features,
+        labels=labels,
+        id_column=id_column,
+        label_column=label_column,
+        split_column=split_column,
+        directed=directed,
+    )
+    with read_source(options) as (_, report):
+        emit(SourceInfo(source, report), as_json, None if as_json else _info_view(source, report))
+
+
+def _list_view(listing: Listing) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("name")
+    for heading in ("nodes", "edges", "features", "classes", "splits"):
+        table.add_column(heading, justify="right")
+    table.add_column("raw files")
+    for row in listing.datasets:
+        counts = [row.nodes, row.edges, row.features, row.classes, row.splits]
+        table.add_row(
+            row.name, *(f"{count:,}" if count is not None else "any" for count in counts), row.where
+        )
+    return table
+
+
+def _store_view(content: StoreInfo) -> "Table":
+    from rich.table import Table
+
+    manifest = content.manifest
+    table = Table("stage", "files", "MiB", "seconds", box=None, padding=(0, 2, 0, 0))
+    for stage in manifest.stages:
+        files = [entry for entry in manifest.files.values() if entry.stage == stage]
+        timing = content.timings.get(stage)
+        seconds = timing.get("seconds") if isinstance(timing, dict) else None
+        size = sum(entry.bytes for entry in files) / 2**20
+        table.add_row(stage, f"{len(files):,}", f"{size:,.1f}", "" if seconds is None else f"{seconds:,.1f}")
+    table.title = (
+        f"{manifest.name}: {manifest.num_nodes:,} nodes, {manifest.num_edges:,} entries, "
+        f"{manifest.num_features:,} features, {manifest.num_classes} classes, {manifest.num_splits} splits"
+    )
+    table.title_justify = table.caption_justify = "left"
+    table.caption = f"every file verified; digest {content.digest[:16]}"
+    return table
+
+
+def _info_view(source: str, report: "CleaningReport") -> "Table":
+    from rich.table import Table
+
+    edges, degrees = report.edges, report.degrees
+    parts = [" / ".join(f"{size:,}" for size in split.values()) for split in report.split_sizes[:1]]
+    rows = {
+        "nodes": f"{report.num_nodes:,}, {degrees.isolated_nodes:,} isolated",
+        "edges": f"{edges.undirected_edges:,} undirected, {edges.one_way:,} listed in one direction only",
+        "dropped": f"{edges.self_loops:,} self-loops, {edges.duplicates:,} duplicates",
+        "degrees": f"mean {degrees.mean:.2f}, median {degrees.median:g}, 99 % {degrees.percentile_99:g}, "
+        f"largest {degrees.maximum:,}",
+        "components": f"{report.components:,}, the largest {report.largest_component:,}",
+        "features": f"{report.num_features:,}",
+        "classes": ", ".join(f"{size:,}" for size in report.class_sizes) or "none",
+        "unlabelled": f"{report.unlabelled:,}",
+        "splits": f"{len(report.split_sizes)} × {parts[0]}" if parts else "none",
+        "homophily": "unknown" if report.homophily is None else f"{report.homophily:.3f}",
+    }
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0), title=source, title_justify="left")
+    for name, text in rows.items():
+        table.add_row(name, text)
+    return table

@@ -1,0 +1,151 @@
+"""`cocn preprocess`: a graph becomes a store that models train on."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from jobs.commands.source import (
+    Assignments,
+    ConfigFile,
+    DataRoot,
+    Directed,
+    Features,
+    IdColumn,
+    Json,
+    LabelColumn,
+    Labels,
+    Nodes,
+    Seed,
+    Side,
+    SourceColumn,
+    SplitColumn,
+    TargetColumn,
+    resolve_options,
+)
+from jobs.output import emit
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pipeline.prepare import Prepared
+
+
+def register(app: typer.Typer) -> None:
+    app.command("preprocess")(preprocess)
+
+
+def preprocess(
+    source: Annotated[str | None, typer.Argument(help="Data set by name, or the path of a graph.")] = None,
+    config: ConfigFile = None,
+    store: Annotated[Path | None, typer.Option(help="Directory of the store.")] = None,
+    data_root: DataRoot = None,
+    side: Side = None,
+    nodes: Nodes = None,
+    seed: Seed = None,
+    features: Features = None,
+    labels: Labels = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    id_column: IdColumn = None,
+    label_column: LabelColumn = None,
+    split_column: SplitColumn = None,
+    directed: Directed = None,
+    truncate: Annotated[int | None, typer.Option(min=1, help="Hops that distances are counted to.")] = None,
+    depth: Annotated[
+        Literal["truncated", "full"] | None, typer.Option(help="'full' searches to the end.")
+    ] = None,
+    landmarks: Annotated[
+        int | None, typer.Option(min=1, help="Random sources; by default all, if the budget allows.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="Core-seconds that exact profiles may take.")
+    ] = None,
+    order: Annotated[
+        str | None, typer.Option(help="Orders of the heads: window, profile, lappe, rwpe or rcm.")
+    ] = None,
+    heads: Annotated[int | None, typer.Option(min=1, help="Sequences, one a head.")] = None,
+    length: Annotated[int | None, typer.Option(min=2, help="Nodes in a segment.")] = None,
+    split: Annotated[int | None, typer.Option(min=0, help="Split that segments are cut for.")] = None,
+    segments: Annotated[bool, typer.Option(help="Also cut segments.")] = True,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace stages with other parameters.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Directory for pictures of the orders and a coverage table.")
+    ] = None,
+    assignments: Assignments = None,
+    as_json: Json = False,
+) -> None:
+    """Ingest a graph, compute positions by Ray tasks, order the heads and cut segments.
+
+    What is done already is kept, and a run that was killed goes on from the batches it finished.
+
+    Example: [bold]cocn preprocess chameleon --data-root datasets --store stores/chameleon[/bold]
+    """
+    from pipeline.config import load_config, parse_assignments
+    from pipeline.positions import DEFAULT_BUDGET_SECONDS
+    from pipeline.prepare import prepare
+
+    overrides = {
+        "data.store": store,
+        "data.split": split,
+        "positions.truncate": truncate,
+        "positions.depth": depth,
+        "positions.landmarks": landmarks,
+        "positions.order": order,
+        "segments.heads": heads,
+        # The segment model has one head a sequence; preprocessing alone must not ask for both.
+        "model.heads": heads,
+        "segments.length": length,
+        **parse_assignments(assignments or ()),
+    }
+    resolved = load_config(config, overrides)
+    options = resolve_options(
+        resolved,
+        source,
+        data_root=data_root,
+        side=side,
+        num_nodes=nodes,
+        seed=seed,
+        features=features,
+        labels=labels,
+        source_column=source_column,
+        target_column=target_column,
+        id_column=id_column,
+        label_column=label_column,
+        split_column=split_column,
+        directed=directed,
+    )
+    result = prepare(
+        resolved,
+        options,
+        segments=segments,
+        replace=replace,
+        budget_seconds=DEFAULT_BUDGET_SECONDS if budget is None else budget,
+        say=lambda line: print(line, file=sys.stderr, flush=True),  # noqa: T201
+    )
+    if plot is not None:
+        _plot(result.store, plot, resolved.data.split)
+    emit(result, as_json, None if as_json else _view(result))
+
+
+def _plot(store: Path, directory: Path, split: int) -> None:
+    from pipeline.plots import write_plots
+    from pipeline.store import GraphStore
+
+    write_plots(GraphStore.open(store), directory, split)
+
+
+def _view(result: "Prepared") -> "Table":
+    from rich.table import Table
+
+    table = Table("stage", "seconds", "peak memory", "", box=None, padding=(0, 2, 0, 0))
+    for stage in result.stages:
+        memory = f"{stage.peak_memory_bytes / 2**20:,.0f} MiB"
+        table.add_row(stage.name, f"{stage.seconds:,.1f}", memory, "done before" if stage.done_before else "")
+    table.caption = (
+        f"{result.num_nodes:,} nodes, {result.num_edges:,} entries; {result.coverage:.1%} of the edges "
+        f"covered\n{result.store}"
+    )
+    table.caption_justify = "left"
+    return table

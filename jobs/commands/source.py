@@ -1,0 +1,42 @@
+"""Flags that say where a graph comes from, shared by the commands that read one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pipeline.config import Config
+    from pipeline.ingest import SourceOptions
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file; flags override it.")]
+DataRoot = Annotated[
+    Path | None, typer.Option(help="Raw files of published data sets; never written to. Else COCN_DATA_ROOT.")
+]
+Side = Annotated[int | None, typer.Option(min=2, help="Side of a generated minesweeper board.")]
+Nodes = Annotated[
+    int | None, typer.Option("--nodes", min=1, help="Nodes of a power-law graph, or of an edge list.")
+]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of generated graphs and random splits.")]
+Features = Annotated[Path | None, typer.Option(help="Features of nodes: .npy, .npz, .csv, .tsv, .parquet.")]
+Labels = Annotated[Path | None, typer.Option(help="Classes of nodes, in the same formats.")]
+SourceColumn = Annotated[str | None, typer.Option(help="Column of an edge list; by default the first.")]
+TargetColumn = Annotated[str | None, typer.Option(help="Column of an edge list; by default the second.")]
+IdColumn = Annotated[str | None, typer.Option(help="Column of a node table with ids; by default 'id'.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Column with classes; by default 'label'.")]
+SplitColumn = Annotated[str | None, typer.Option(help="Column with train, val, test; by default 'split'.")]
+Directed = Annotated[bool | None, typer.Option("--directed", help="Keep the direction of edges.")]
+Assignments = Annotated[
+    list[str] | None, typer.Option("--set", help="Any key of the configuration: KEY=VALUE; repeatable.")
+]
+Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON.")]
+
+
+def resolve_options(config: "Config", source: str | None, **flags: object) -> "SourceOptions":
+    """The options of a source: the configuration's, overridden by the flags that were given."""
+    from pipeline.ingest import SourceOptions, options_from
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    if source is not None:
+        given["source"] = source
+    return SourceOptions.model_validate({**options_from(config.data).model_dump(), **given})

@@ -1,0 +1,131 @@
+"""`cocn preprocess`: from a source to a store with positions, orders and segments, each stage timed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from pipeline.config import Config
+from pipeline.files import text_sha256
+from pipeline.heads import OrderParameters, write_orders
+from pipeline.ingest import SourceOptions, describe_source, ingest, short_name
+from pipeline.positions import DEFAULT_BUDGET_SECONDS, Choice, resolve_parameters, write_positions
+from pipeline.store import GraphStore
+
+STORES = "stores"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """One stage as it ran, or as an earlier run left it."""
+
+    name: str
+    seconds: float
+    peak_memory_bytes: int
+    done_before: bool
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `cocn preprocess` left behind."""
+
+    store: Path
+    digest: str
+    num_nodes: int
+    num_edges: int
+    positions: str
+    """Exact profiles or landmarks, and why."""
+    coverage: float
+    """Share of edges that lie within a segment of at least one head."""
+    stages: tuple[StageTime, ...]
+
+
+def prepare(
+    config: Config,
+    options: SourceOptions,
+    *,
+    segments: bool = True,
+    replace: bool = False,
+    budget_seconds: float = DEFAULT_BUDGET_SECONDS,
+    say: Say = lambda line: None,
+) -> Prepared:
+    """Run every stage that is not done yet.
+
+    Args:
+        config: The configuration; of `data` only the store and the split are read here.
+        options: The source.
+        segments: Also cut segments.
+        replace: Replace stages that were run with other parameters, instead of refusing.
+        budget_seconds: Core-seconds that exact profiles may take.
+        say: Told what was decided and how long stages took.
+    """
+    path = config.data.store or default_store(config.output, options)
+    ingested = ingest(options, path)
+    store = ingested.store
+    times = [_time_of(store, "ingest", not ingested.fresh)]
+    say(_line(times[-1]))
+    parameters, choice = resolve_parameters(store.csr(), config.positions, budget_seconds=budget_seconds)
+    say(f"positions: {choice.reason}")
+    settings = config.segments
+    orders = OrderParameters(
+        family=config.positions.order, heads=settings.heads, length=settings.length, seed=settings.seed
+    )
+    stages: list[tuple[str, Callable[[], bool]]] = [
+        ("positions", lambda: write_positions(store, parameters, reason=choice.reason, replace=replace)),
+        ("orders", lambda: write_orders(store, orders, replace=replace)),
+    ]
+    if segments:
+        stages.append(_segment_stage(store, config, replace))
+    for name, run in stages:
+        ran = run()
+        times.append(_time_of(store, name, not ran))
+        say(_line(times[-1]))
+    return _describe(store, choice, tuple(times))
+
+
+def default_store(output: Path, options: SourceOptions) -> Path:
+    """A directory of its own for every source and set of options."""
+    identity = text_sha256(describe_source(options).model_dump(mode="json"))
+    return output / STORES / f"{short_name(options)}-{identity[:8]}"
+
+
+def _segment_stage(store: GraphStore, config: Config, replace: bool) -> tuple[str, Callable[[], bool]]:
+    from pipeline.segments import stage_name, write_segments
+
+    return stage_name(config.data.split), lambda: write_segments(store, config, replace=replace)
+
+
+def _time_of(store: GraphStore, name: str, done_before: bool) -> StageTime:
+    measured = store.timings().get(name)
+    values: dict[str, JsonValue] = measured if isinstance(measured, dict) else {}
+    memory = [values.get(key) for key in ("peak_memory_bytes", "worker_peak_memory_bytes")]
+    return StageTime(
+        name=name,
+        seconds=float(str(values.get("seconds", 0.0))),
+        peak_memory_bytes=max((value for value in memory if isinstance(value, int)), default=0),
+        done_before=done_before,
+    )
+
+
+def _line(stage: StageTime) -> str:
+    if stage.done_before:
+        return f"{stage.name}: done before"
+    return (
+        f"{stage.name}: {stage.seconds:,.1f} s, at most {stage.peak_memory_bytes / 2**20:,.0f} MiB a process"
+    )
+
+
+def _describe(store: GraphStore, choice: Choice, stages: tuple[StageTime, ...]) -> Prepared:
+    coverage = store.manifest.stages["orders"].summary["coverage"]
+    union = coverage["union"] if isinstance(coverage, dict) else None
+    return Prepared(
+        store=store.path,
+        digest=store.digest,
+        num_nodes=store.num_nodes,
+        num_edges=store.manifest.num_edges,
+        positions=choice.reason,
+        coverage=float(str(union[-1])) if isinstance(union, list) and union else 0.0,
+        stages=stages,
+    )
