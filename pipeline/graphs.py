@@ -1,6 +1,7 @@
 """networkit: random graphs at any size, its graph files, and searches that serve as the oracle."""
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -95,6 +96,16 @@ def networkit_graph(csr: CSR) -> Any:
     once = rows < columns
     # Without n= networkit silently loses isolated nodes.
     return networkit.GraphFromCoo((rows[once], columns[once]), n=csr.num_nodes, directed=False)
+
+
+def time_search(graph: Any, source: int) -> float:
+    """Seconds of networkit's breadth-first search from one source, on one core, without reading it out."""
+    import networkit
+
+    search = networkit.distance.BFS(graph, source, storePaths=False)
+    start = time.perf_counter()
+    search.run()
+    return time.perf_counter() - start
 
 
 def search_distances(graph: Any, source: int) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ function marked `@target("<name>")` below.
 """
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -64,6 +64,25 @@ def segments(
     from pipeline.benchmarks.segments import run
 
     emit(run(nodes), as_json)
+
+
+@target("positions")
+def positions(
+    nodes: Annotated[int, typer.Option(min=1000, help="Nodes of the power-law graph.")] = 100_000,
+    truncate: Annotated[int, typer.Option(min=1, help="Hops that are counted.")] = 4,
+    generator: Annotated[
+        Literal["hyperbolic", "barabasi-albert"], typer.Option(help="Model that draws the graph.")
+    ] = "hyperbolic",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the graph.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Profiles of all pairs by shared sweeps, against networkit's search from each source.
+
+    Example: [bold]cocn bench positions --nodes 100000 --json[/bold]
+    """
+    from pipeline.benchmarks.positions import run
+
+    emit(run(nodes, truncate=truncate, seed=seed, generator=generator), as_json)
 
 
 def run_all() -> None:
