@@ -14,7 +14,13 @@ import pytest
 from pydantic import BaseModel
 
 from pipeline.errors import UserError
-from pipeline.files import CorruptFileError, column_array, list_column, write_sealed_json
+from pipeline.files import (
+    CorruptFileError,
+    column_array,
+    explain_full_disk,
+    list_column,
+    write_sealed_json,
+)
 from pipeline.store import CSR, GraphArrays, GraphStore, StoreError, read_arrow, write_arrow
 
 
@@ -248,6 +254,12 @@ def test_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(UserError, match="free under"):
         GraphStore.create(tmp_path / "store", four_nodes(), Parameters())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_explained() -> None:
+    with pytest.raises(UserError, match="Expected room on the disk for 'x'"), explain_full_disk(Path("x")):
+        Path("/dev/full").write_bytes(b"content")
 
 
 def test_list_columns_and_slices(tmp_path: Path) -> None:
