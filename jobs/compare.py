@@ -1,0 +1,40 @@
+"""`python -m jobs.compare CONFIG`: compare the trainings of an experiment as a job of a cluster."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jobs.entry import run_job, say
+
+if TYPE_CHECKING:
+    from pipeline.comparison import Comparison
+    from pipeline.config import Config
+
+REPORT = "report.html"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare what the configuration's experiment holds and write `report.html` under its output."""
+    return run_job("jobs.compare", arguments, compare_configured)
+
+
+def compare_configured(config: "Config") -> "Comparison":
+    """Compare all trainings of the experiment."""
+    from pipeline.comparison import compare
+    from pipeline.report import write_report
+    from pipeline.tracking import existing_store
+    from pipeline.trainings import select_trainings
+
+    store = existing_store(config.tracking.uri, config.output)
+    selection = select_trainings(store, config.tracking.experiment)
+    comparison = compare(selection)
+    report = config.output / REPORT
+    write_report(report, comparison, selection, tracking_url=store.web_address)
+    for sentence in comparison.sentences:
+        say(sentence)
+    say(f"report: {report}")
+    return comparison
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

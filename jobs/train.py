@@ -1,0 +1,33 @@
+"""`python -m jobs.train CONFIG`: one training as a job of a cluster."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jobs.entry import announce, run_job
+
+if TYPE_CHECKING:
+    from pipeline.config import Config
+    from pipeline.training import TrainResult
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Train the model of a configuration file; stages and epochs that are done are not done again."""
+    return run_job("jobs.train", arguments, train_configured)
+
+
+def train_configured(config: "Config") -> "TrainResult":
+    """Train the configured model on its split with its seed."""
+    from pipeline.campaign import vary
+    from pipeline.launch import train
+    from pipeline.preprocess import preprocess
+    from pipeline.runs import start_parent
+
+    store = preprocess(config)
+    with start_parent("train", config) as parent:
+        announce(parent)
+        return train(vary(config, config.model.name, config.data.split, config.train.seed), store, parent)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
