@@ -1,5 +1,6 @@
 """The demo: one real path from a generated graph to a comparison, in minutes on two cores."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.campaign import vary
+from pipeline.cluster import ray_session
 from pipeline.comparison import Comparison, compare
 from pipeline.config import Config, load_config
 from pipeline.evaluate import score
 from pipeline.launch import train
-from pipeline.preprocess import preprocess
+from pipeline.prepare import open_prepared
 from pipeline.report import write_report
 from pipeline.runs import start_parent
 from pipeline.store import GraphStore
@@ -72,6 +74,13 @@ def run_demo(output: Path, side: int, seed: int, say: Callable[[str], None]) -> 
         seed: seed of the board and of the models.
         say: told what is about to happen, a line a step.
     """
+    workers = int(str(SETTINGS["resources.workers"]))
+    # One Ray for every stage: each start of its own would take seconds.
+    with ray_session(max(os.cpu_count() or 1, workers)):
+        return _run_stages(output, side, seed, say)
+
+
+def _run_stages(output: Path, side: int, seed: int, say: Callable[[str], None]) -> Demo:
     start = time.monotonic()
     config = load_config(
         None, {**SETTINGS, "output": output, "data.side": side, "data.seed": seed, "train.seed": seed}
@@ -79,7 +88,7 @@ def run_demo(output: Path, side: int, seed: int, say: Callable[[str], None]) -> 
     say(
         f"1/4  minesweeper {side}×{side}: generate, store, positions by Ray tasks, segments into Arrow shards"
     )
-    store = preprocess(config, models=list(PER_MODEL))
+    store = open_prepared(config, models=list(PER_MODEL), say=say)
     baselines = measure_baselines(store, config)
     with start_parent("demo", config) as parent:
         results = []

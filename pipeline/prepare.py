@@ -1,6 +1,6 @@
 """`cocn preprocess`: from a source to a store with positions, orders and segments, each stage timed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +9,12 @@ from pydantic import JsonValue
 from pipeline.config import Config
 from pipeline.files import text_sha256
 from pipeline.heads import OrderParameters, write_orders
-from pipeline.ingest import SourceOptions, describe_source, ingest, short_name
+from pipeline.ingest import SourceOptions, describe_source, ingest, options_from, short_name
+from pipeline.manifest import MANIFEST_NAME
+from pipeline.modelling import position_source, streams
 from pipeline.positions import DEFAULT_BUDGET_SECONDS, Choice, resolve_parameters, write_positions
+from pipeline.propagate import propagate_features
+from pipeline.segments import stage_name, write_segments
 from pipeline.store import GraphStore
 
 STORES = "stores"
@@ -85,6 +89,47 @@ def prepare(
     return _describe(store, choice, tuple(times))
 
 
+def open_prepared(
+    config: Config,
+    *,
+    models: Collection[str] = (),
+    splits: Collection[int] = (),
+    say: Say = lambda line: None,
+) -> GraphStore:
+    """The store of a configuration with every stage that the models read, run now where it is missing.
+
+    Args:
+        config: The configuration; a store that it names and that exists is taken as it is.
+        models: Models that will train; by default the configuration's.
+        splits: Splits they train on; by default the configuration's.
+        say: Told what was decided and how long stages took.
+    """
+    data = config.data
+    if data.store is not None and (data.store / MANIFEST_NAME).exists():
+        store = GraphStore.open(data.store)
+    else:
+        store = GraphStore.open(prepare(config, options_from(data), segments=False, say=say).store)
+    for name in models or (config.model.name,):
+        model = config.model.model_copy(update={"name": name})
+        _prepare_model(store, config.model_copy(update={"model": model}), splits or (data.split,))
+    return store
+
+
+def _prepare_model(store: GraphStore, config: Config, splits: Collection[int]) -> None:
+    """What streaming needs beyond the graph: propagated features, and shards where the order is fixed."""
+    model = config.model
+    if not streams(model):
+        return
+    source = position_source(model)
+    steps = max(int(model.propagated_features), model.smoothness if source == "explicit" else 0)
+    if steps and store.manifest.num_features:
+        propagate_features(store, steps, self_loops=model.self_loops)
+    if source == "fixed":
+        for split in splits:
+            data = config.data.model_copy(update={"split": split})
+            write_segments(store, config.model_copy(update={"data": data}))
+
+
 def default_store(output: Path, options: SourceOptions) -> Path:
     """A directory of its own for every source and set of options."""
     identity = text_sha256(describe_source(options).model_dump(mode="json"))
@@ -92,8 +137,6 @@ def default_store(output: Path, options: SourceOptions) -> Path:
 
 
 def _segment_stage(store: GraphStore, config: Config, replace: bool) -> tuple[str, Callable[[], bool]]:
-    from pipeline.segments import stage_name, write_segments
-
     return stage_name(config.data.split), lambda: write_segments(store, config, replace=replace)
 
 

@@ -50,7 +50,7 @@ def train(
     """
     from pipeline.campaign import run_campaign
     from pipeline.config import load_config, parse_assignments
-    from pipeline.preprocess import preprocess
+    from pipeline.prepare import open_prepared
 
     overrides = {
         "data.source": source,
@@ -68,10 +68,16 @@ def train(
     }
     resolved = load_config(config, overrides)
     chosen = [resolved.data.split] if splits is None else list(range(splits))
-    opened = preprocess(resolved, models=models, splits=chosen)
+    opened = open_prepared(resolved, models=models, splits=chosen, say=_say)
     first = resolved.train.seed
     campaign = run_campaign(resolved, opened, models, chosen, range(first, first + seeds))
     emit(campaign, as_json, _table(campaign))
+
+
+def _say(line: str) -> None:
+    from rich.console import Console
+
+    Console(stderr=True, highlight=False).print(line)
 
 
 def _table(campaign: "Campaign") -> "Table":
