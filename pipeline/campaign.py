@@ -8,9 +8,9 @@ from pipeline.config import Config
 from pipeline.errors import UserError
 from pipeline.launch import train
 from pipeline.modelling import FAMILY
+from pipeline.results import TrainResult
 from pipeline.runs import start_parent
 from pipeline.store import GraphStore
-from pipeline.training import TrainResult
 
 
 @dataclass(frozen=True)

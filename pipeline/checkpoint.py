@@ -12,19 +12,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from pipeline.errors import UserError
 from pipeline.files import sync_directory
 from pipeline.loader import LoaderState
+from pipeline.origin import Origin
 
 Kind = Literal["last", "best"]
 
 WEIGHTS = "model.safetensors"
 OPTIMISER = "optimiser.safetensors"
 SEQUENCER = "sequencer.safetensors"
+ORIGIN = "config.json"
 STATE = "state.json"
 
 
@@ -54,6 +56,39 @@ class TrainState(BaseModel):
     """Time spent training, over all attempts."""
     finished: bool = False
 
+    def after_step(self, loss: float, rows: int, cursor: LoaderState | None) -> "TrainState":
+        """After one more optimiser step, with its mean loss and its rows over all ranks."""
+        return self.model_copy(
+            update={
+                "step": self.step + 1,
+                "cursor": cursor,
+                "loss_sum": self.loss_sum + loss * rows,
+                "rows": self.rows + rows,
+            }
+        )
+
+    def after_validation(self, metric: float | None) -> "TrainState":
+        """After a validation of the running epoch, or without one."""
+        if metric is None or (self.best_metric is not None and metric <= self.best_metric):
+            return self
+        return self.model_copy(update={"best_metric": metric, "best_epoch": self.epoch})
+
+    def after_epoch(self, val_loss: float | None, patience: int) -> "TrainState":
+        """At the start of the next epoch, or finished if the loss has not fallen for too long."""
+        lower = val_loss is not None and (self.lowest_loss is None or val_loss < self.lowest_loss)
+        waited = 0 if lower else self.epochs_since_lowest + 1
+        return self.model_copy(
+            update={
+                "epoch": self.epoch + 1,
+                "cursor": None,
+                "loss_sum": 0.0,
+                "rows": 0,
+                "lowest_loss": val_loss if lower else self.lowest_loss,
+                "epochs_since_lowest": waited,
+                "finished": bool(patience) and val_loss is not None and waited >= patience,
+            }
+        )
+
 
 def save_checkpoint(
     directory: Path,
@@ -62,6 +97,7 @@ def save_checkpoint(
     weights: dict[str, Tensor],
     optimiser: torch.optim.Optimizer | None = None,
     sequencer: dict[str, Tensor] | None = None,
+    origin: Origin | None = None,
 ) -> Path:
     """Write a checkpoint under the next number of its kind and drop the ones before it."""
     older = list_checkpoints(directory, kind)
@@ -75,6 +111,8 @@ def save_checkpoint(
         save_file(optimiser_tensors(optimiser), building / OPTIMISER)
     if sequencer is not None:
         save_file(_contiguous(sequencer), building / SEQUENCER)
+    if origin is not None:
+        (building / ORIGIN).write_text(origin.model_dump_json(indent=1), encoding="utf-8")
     (building / STATE).write_text(state.model_dump_json(indent=1), encoding="utf-8")
     for path in building.iterdir():
         _sync(path)
@@ -98,6 +136,39 @@ def list_checkpoints(directory: Path, kind: Kind) -> list[Path]:
 def read_state(path: Path) -> TrainState:
     """The state of a checkpoint."""
     return TrainState.model_validate_json((path / STATE).read_text(encoding="utf-8"))
+
+
+def read_origin(path: Path) -> Origin:
+    """The configuration and the graph of a checkpoint.
+
+    Raises:
+        UserError: if the checkpoint has no such record, or not one of this version.
+    """
+    file = path / ORIGIN
+    if not file.is_file():
+        raise UserError(f"Expected '{path}' to be a checkpoint with '{ORIGIN}' (got none)")
+    try:
+        return Origin.model_validate_json(file.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UserError(
+            f"Expected '{file}' to be written by this version (got {first['msg']} at '{place}')"
+        ) from error
+
+
+def find_checkpoint(path: Path) -> Path:
+    """The checkpoint at `path`, or the best one of the training that lives there.
+
+    Raises:
+        UserError: if there is none.
+    """
+    if (path / STATE).is_file():
+        return path
+    found = latest_checkpoint(path, "best")
+    if found is None:
+        raise UserError(f"Expected a checkpoint or a training with one in '{path}' (got none)")
+    return found
 
 
 def load_weights(path: Path, model: nn.Module) -> None:

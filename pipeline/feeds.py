@@ -4,7 +4,7 @@ Both kinds answer the same questions, so that one loop trains every model.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 import numpy as np
@@ -12,16 +12,15 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.func import functional_call
 
 import cocn
 from cocn import GraphBatch, SegmentBatch
-from pipeline.arrays import SPLIT_NAMES
 from pipeline.config import Config
 from pipeline.evaluate import gather_rows
-from pipeline.heads import head_positions
+from pipeline.inputs import part_code, part_of_nodes, read_graph, read_node_table
 from pipeline.loader import LoaderState, SegmentLoader
 from pipeline.modelling import position_source, streams
-from pipeline.propagate import open_propagated
 from pipeline.segments import PARTS, open_segments
 from pipeline.sequences import sequence
 from pipeline.sources import MemorySource, NodeTable, SegmentSource
@@ -60,6 +59,10 @@ class Feed(Protocol):
     @property
     def steps_per_epoch(self) -> int: ...
 
+    @property
+    def epoch_ended(self) -> bool:
+        """Whether the running epoch has no more shares."""
+
     def start_epoch(self, epoch: int) -> None:
         """Get ready for an epoch, or stay where the cursor is if that epoch runs already."""
 
@@ -67,7 +70,7 @@ class Feed(Protocol):
         """What is left of the running epoch, for this rank."""
 
     def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
-        """Cross-entropy summed over this rank's rows of a step."""
+        """This rank's part of a step's cross-entropy, summed over its rows; all ranks' parts add up to it."""
 
     def predict(self, model: nn.Module, part: str) -> Predictions:
         """Answers for a part of the split, in evaluation mode."""
@@ -88,7 +91,7 @@ def open_feed(
     """The feed that a model needs."""
     if streams(config.model):
         return SegmentFeed(store, config, model, rank, world_size, device)
-    return GraphFeed(store, config, device)
+    return GraphFeed(store, config, world_size, device)
 
 
 class SegmentFeed:
@@ -112,8 +115,7 @@ class SegmentFeed:
         self._segments: Segments | None = None
         shared = {"rank": rank, "world_size": world_size, "device": device}
         train = config.train
-        if self._learns:
-            self.resequence()
+        self._follow_positions()
         self._loader = SegmentLoader(
             self._source("train"),
             train.batch_size,
@@ -128,37 +130,40 @@ class SegmentFeed:
     def steps_per_epoch(self) -> int:
         return len(self._loader)
 
-    def resequence(self, weights: Mapping[str, Tensor] | None = None) -> None:
-        """Order the nodes by the current positions, or by those of earlier weights."""
-        regression = self._model.positions
-        if regression is None or self._table.positions is None:
-            raise ValueError("Expected a model that learns positions from columns of the store (got none)")
-        current = {name: value.detach().clone() for name, value in regression.state_dict().items()}
-        if weights is not None:
-            regression.load_state_dict(weights)
-        self._sequencer = {name: value.detach().clone() for name, value in regression.state_dict().items()}
-        with torch.no_grad():
-            device = next(regression.parameters()).device
-            rows = [
-                regression(torch.from_numpy(np.array(part)).to(device)).cpu()
-                for part in _blocks(self._table.positions, POSITION_ROWS)
-            ]
-        regression.load_state_dict(current)
-        csr = self._store.csr()
-        self._segments = build_segments(
-            sequence(torch.cat(rows).numpy(), csr), csr, self._config.segments.length
+    @property
+    def epoch_ended(self) -> bool:
+        return not self._loader.remaining
+
+    def _follow_positions(self) -> None:
+        """Order the nodes anew if positions are learned and have changed."""
+        if not self._learns:
+            return
+        now = {name: value.detach().clone() for name, value in self._regression().state_dict().items()}
+        if self._sequencer is None or not _equal(self._sequencer, now):
+            self._resequence(now)
+
+    def _resequence(self, weights: Mapping[str, Tensor]) -> None:
+        """Order the nodes by the positions that `weights` give, those of now or of before."""
+        self._sequencer = dict(weights)
+        self._segments = sequence_segments(
+            self._store, self._config, self._table, self._regression(), self._sequencer
         )
+
+    def _regression(self) -> nn.Module:
+        if self._model.positions is None:
+            raise ValueError("Expected a model that learns positions (got one that does not)")
+        return self._model.positions
 
     def _source(self, part: str) -> SegmentSource:
         split = self._config.data.split
         if self._segments is None:
             return open_segments(self._store, split, part, self._table)
-        nodes = np.flatnonzero(self._store.split(split) == part_code(part)).astype(np.int32)
+        nodes = np.flatnonzero(part_of_nodes(self._store, split) == part_code(part)).astype(np.int32)
         return MemorySource(self._segments, nodes, self._store.labels(), self._table)
 
     def start_epoch(self, epoch: int) -> None:
         if self._learns and epoch != self._loader.epoch:
-            self.resequence()
+            self._follow_positions()
             self._loader.set_source(self._source("train"))
         self._loader.set_epoch(epoch)
 
@@ -176,6 +181,7 @@ class SegmentFeed:
         )
 
     def predict(self, model: nn.Module, part: str) -> Predictions:
+        self._follow_positions()
         loader = SegmentLoader(self._source(part), **self._evaluation)  # type: ignore[arg-type]
         parts = [(batch.node, model(batch).float(), batch.y) for batch in loader]
         node, logits, label = (gather_rows(torch.cat(column)) for column in zip(*parts, strict=True))
@@ -190,28 +196,35 @@ class SegmentFeed:
 
     def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
         if self._learns and sequencer is not None:
-            self.resequence(sequencer)
+            self._resequence(sequencer)
             self._loader.set_source(self._source("train"))
         if cursor is not None:
             self._loader.load_state(cursor)
 
 
 class GraphFeed:
-    """The whole graph in every step."""
+    """The whole graph in every step; ranks share out its heads, and each sees every node."""
 
-    def __init__(self, store: GraphStore, config: Config, device: torch.device) -> None:
+    def __init__(self, store: GraphStore, config: Config, world_size: int, device: torch.device) -> None:
         self._graph = read_graph(store, config).to(device)
         split = torch.from_numpy(store.split(config.data.split).astype(np.int64))
         self._labels = torch.from_numpy(store.labels().astype(np.int64)).to(device)
         self._nodes = {part: (split == part_code(part)).nonzero().squeeze(1).to(device) for part in PARTS}
+        self._world_size = world_size
+        self._epoch = 0
         self._pending = True
 
     @property
     def steps_per_epoch(self) -> int:
         return 1
 
+    @property
+    def epoch_ended(self) -> bool:
+        return not self._pending
+
     def start_epoch(self, epoch: int) -> None:
-        self._pending = True
+        if epoch != self._epoch:
+            self._epoch, self._pending = epoch, True
 
     def shares(self) -> Iterator[Share]:
         if self._pending:
@@ -221,67 +234,50 @@ class GraphFeed:
     def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
         nodes = self._nodes["train"]
         logits = model(share.batch).float()[nodes]
-        return F.cross_entropy(
+        total = F.cross_entropy(
             logits, self._labels[nodes], weight=class_weights, reduction="sum", ignore_index=-1
         )
+        return total / self._world_size
 
     def predict(self, model: nn.Module, part: str) -> Predictions:
         nodes = self._nodes[part]
         return Predictions(nodes, model(self._graph).float()[nodes], self._labels[nodes])
 
     def cursor(self) -> LoaderState | None:
-        return None
+        rows = self._nodes["train"].numel()
+        position = 0 if self._pending else rows
+        return LoaderState(epoch=self._epoch, position=position, num_rows=rows, batch_size=rows, seed=0)
 
     def sequencer(self) -> dict[str, Tensor] | None:
         return None
 
     def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
-        self._pending = True
+        if cursor is not None:
+            self._epoch, self._pending = cursor.epoch, cursor.position == 0
 
 
-def part_code(part: str) -> int:
-    """The number that a split has for a part; −1 for the nodes in none."""
-    return SPLIT_NAMES.index(part) if part in SPLIT_NAMES else -1
-
-
-def read_node_table(store: GraphStore, config: Config) -> NodeTable:
-    """What a segment model reads of nodes: features, propagated ones, and what positions come from."""
-    model = config.model
-    features: list[NDArray[np.float32]] = [store.features()]
-    if model.propagated_features:
-        features.append(open_propagated(store, 1))
-    table = NodeTable(features)
-    source = position_source(model)
-    if source == "explicit":
-        return replace(table, positions=open_propagated(store, model.smoothness))
-    if source == "implicit":
-        return replace(table, positions=store.positions())
-    return table
-
-
-def read_graph(store: GraphStore, config: Config) -> GraphBatch:
-    """The whole graph, arranged once for every step."""
+def sequence_segments(
+    store: GraphStore,
+    config: Config,
+    table: NodeTable,
+    regression: nn.Module,
+    weights: Mapping[str, Tensor],
+) -> Segments:
+    """Regress the position of every node with the given weights, order the nodes and cut the segments."""
+    if table.positions is None:
+        raise ValueError("Expected columns that positions are regressed from (got none)")
+    device = next(regression.parameters()).device
+    with torch.no_grad():
+        rows = [
+            functional_call(regression, dict(weights), (torch.from_numpy(np.array(part)).to(device),)).cpu()
+            for part in _blocks(table.positions, POSITION_ROWS)
+        ]
     csr = store.csr()
-    sources = np.repeat(np.arange(csr.num_nodes, dtype=np.int64), csr.degrees())
-    edge_index = torch.from_numpy(np.stack([sources, csr.indices.astype(np.int64)]))
-    positions = None
-    source = position_source(config.model)
-    if source == "fixed":
-        settings = config.segments
-        columns = head_positions(
-            store,
-            config.model.heads,
-            length=settings.length,
-            family=config.positions.order,
-            seed=settings.seed,
-        )
-        positions = torch.from_numpy(columns)
-    elif source == "implicit":
-        positions = torch.from_numpy(np.array(store.positions()))
-    x = torch.from_numpy(np.array(store.features())) if store.manifest.num_features else None
-    return cocn.prepare(
-        x, edge_index, positions=positions, num_nodes=csr.num_nodes, self_loops=config.model.self_loops
-    )
+    return build_segments(sequence(torch.cat(rows).numpy(), csr), csr, config.segments.length)
+
+
+def _equal(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> bool:
+    return all(torch.equal(one[name].to(value.device), value) for name, value in two.items())
 
 
 def _blocks(rows: NDArray[np.float32], size: int) -> Iterator[NDArray[np.float32]]:

@@ -15,11 +15,13 @@ from pipeline.config import Config
 from pipeline.errors import UserError
 from pipeline.evaluate import chosen_metric
 from pipeline.files import text_sha256
+from pipeline.inputs import input_digest
 from pipeline.modelling import streams
 from pipeline.progress import progress
+from pipeline.results import TrainResult, read_epochs, read_result
 from pipeline.runs import Run, start_child
 from pipeline.store import GraphStore
-from pipeline.training import TrainJob, TrainResult, read_epochs, read_result, train_worker
+from pipeline.training import TrainJob, memory_hint, train_worker
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +46,9 @@ def training_directory(config: Config, store: GraphStore) -> Path:
         "model": config.model.model_dump(mode="json"),
         "train": config.train.model_dump(mode="json", exclude={"checkpoint_seconds", "time_budget"}),
         "segments": config.segments.model_dump(mode="json"),
+        "order": config.positions.order,
         "split": config.data.split,
-        "store": store.digest,
+        "store": input_digest(store, config),
     }
     name = f"{store.manifest.name}-{config.model.name}-{text_sha256(decisive)[:12]}"
     return config.output.absolute() / TRAININGS / name
@@ -73,10 +76,9 @@ def train(
     found = read_result(directory)
     note = directory / RUN_FILE
     resumed = RunNote.model_validate_json(note.read_text()).run_id if note.exists() else None
-    if found is not None:
+    if found is not None and resumed is not None and not may_go_on(found, config.train.time_budget):
         logger.info("%s was trained before; its result is in %s", config.model.name, directory)
-        if resumed is not None:
-            return found
+        return found
     run = start_child(
         parent,
         config,
@@ -99,6 +101,11 @@ def train(
             raise UserError(f"Expected a result in '{directory}' (got none): see the messages above")
         run.log_artifact(result.checkpoint, "checkpoint")
     return result
+
+
+def may_go_on(result: TrainResult, time_budget: float | None) -> bool:
+    """Whether a training that ran out of time has more of it now."""
+    return result.out_of_time and (time_budget is None or time_budget > result.train_seconds)
 
 
 def execute(job: TrainJob) -> None:
@@ -125,23 +132,29 @@ def train_here(job: TrainJob) -> None:
 
 
 def train_on_ray(job: TrainJob) -> None:
-    """Train in a group of workers with DistributedDataParallel; gloo on CPUs, NCCL on GPUs."""
+    """Train in a group of workers with DistributedDataParallel; gloo on CPUs, NCCL on GPUs.
+
+    Raises:
+        UserError: what a worker found wrong, or what its death says about memory.
+    """
     # The loop keeps its own checkpoints, so nothing is reported to the controller but the end.
     os.environ.setdefault("RAY_TRAIN_ENABLE_PRINT_PATCH", "0")
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
     resources = job.config.resources
     cpus = resources.cpus_per_worker or max((os.cpu_count() or 1) // resources.workers, 1)
     local_cpus = max(os.cpu_count() or 1, cpus * resources.workers)
+    attempt = uuid.uuid4().hex[:8]
     with ray_session(local_cpus):
         from ray.train import FailureConfig, RunConfig, ScalingConfig
         from ray.train.torch import TorchConfig, TorchTrainer
+        from ray.train.v2.api.exceptions import TrainingFailedError
 
         per_worker = {"CPU": float(cpus)}
         if resources.gpus_per_worker:
             per_worker["GPU"] = float(resources.gpus_per_worker)
         trainer = TorchTrainer(
             train_loop_per_worker=ray_worker,
-            train_loop_config={"job": job, "threads": cpus},
+            train_loop_config={"job": job, "threads": cpus, "attempt": attempt},
             scaling_config=ScalingConfig(
                 num_workers=resources.workers,
                 use_gpu=resources.gpus_per_worker > 0,
@@ -149,12 +162,20 @@ def train_on_ray(job: TrainJob) -> None:
             ),
             torch_config=TorchConfig(backend="nccl" if resources.gpus_per_worker else "gloo"),
             run_config=RunConfig(
-                name=f"{job.directory.name}-{uuid.uuid4().hex[:8]}",
+                name=f"{job.directory.name}-{attempt}",
                 storage_path=str(job.directory.parent / ".ray"),
                 failure_config=FailureConfig(max_failures=MAX_FAILURES),
             ),
         )
-        trainer.fit()
+        try:
+            trainer.fit()
+        except TrainingFailedError as error:
+            raise UserError(explain_failure(job, error)) from error
+    problem = failure_note(job, attempt)
+    if problem.exists():
+        message = problem.read_text(encoding="utf-8")
+        problem.unlink()
+        raise UserError(message)
 
 
 def ray_worker(settings: Mapping[str, object]) -> None:
@@ -163,12 +184,37 @@ def ray_worker(settings: Mapping[str, object]) -> None:
     import ray.train.torch
     import torch
 
-    job, threads = settings["job"], settings["threads"]
+    job, threads, attempt = settings["job"], settings["threads"], settings["attempt"]
     if not isinstance(job, TrainJob) or not isinstance(threads, int):
         raise TypeError(f"Expected a job and a number of threads (got {type(job)}, {type(threads)})")
+    note = failure_note(job, str(attempt))
+    if note.exists():
+        # Ray starts the group again whatever ended it; what one rank found wrong would be wrong again.
+        return
     torch.set_num_threads(threads)
     context = ray.train.get_context()
-    train_worker(job, context.get_world_rank(), context.get_world_size(), ray.train.torch.get_device())
+    try:
+        train_worker(job, context.get_world_rank(), context.get_world_size(), ray.train.torch.get_device())
+    except UserError as error:
+        note.write_text(str(error), encoding="utf-8")
+        raise
+
+
+def failure_note(job: TrainJob, attempt: str) -> Path:
+    """Where a worker tells the driver, in one line, what no retry would mend."""
+    return job.directory / f".failure-{attempt}"
+
+
+def explain_failure(job: TrainJob, error: Exception) -> str:
+    """One line on why the workers gave up."""
+    text = str(error)
+    if "OutOfMemory" in text or "out of memory" in text.lower() or "memory pressure" in text:
+        return memory_hint(job.config)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (
+        f"Expected the workers to finish (got, after {MAX_FAILURES} restarts, "
+        f"{lines[-1] if lines else type(error).__name__}); the same command goes on from the last checkpoint"
+    )
 
 
 @contextmanager
@@ -184,8 +230,9 @@ def follow(job: TrainJob) -> Iterator[None]:
             records = read_epochs(job.directory)
             if len(records) > seen:
                 last = records[-1]
-                fields = {"loss": last.train_loss, "val": last.val_metric, "rows/s": last.rows_per_second}
-                bar.advance(len(records) - seen, **fields)
+                shown = {"loss": last.train_loss, "val": last.val_metric, "rows/s": last.rows_per_second}
+                known = {name: value for name, value in shown.items() if value is not None}
+                bar.advance(len(records) - seen, **known)
                 seen = len(records)
 
         def watch() -> None:

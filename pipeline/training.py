@@ -1,19 +1,16 @@
 """Training: one loop for every model, in this process or under Ray Train on many."""
 
 import hashlib
-import json
 import math
-import os
-import resource
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 import cocn
 from pipeline.checkpoint import (
@@ -22,21 +19,31 @@ from pipeline.checkpoint import (
     load_optimiser,
     load_sequencer,
     load_weights,
+    read_origin,
     read_state,
     save_checkpoint,
     weights_digest,
 )
-from pipeline.config import Config
+from pipeline.config import Config, TrainConfig
 from pipeline.errors import UserError
 from pipeline.evaluate import Evaluation, chosen_metric, evaluate
-from pipeline.feeds import Feed, open_feed
-from pipeline.modelling import Inputs, build_model
+from pipeline.feeds import Feed, Share, open_feed
+from pipeline.modelling import build_model, streams
+from pipeline.origin import Origin
+from pipeline.parallel import distribute
+from pipeline.results import (
+    EpochRecord,
+    TrainResult,
+    append_epoch,
+    peak_memory_mb,
+    read_epochs,
+    read_result,
+    write_result,
+)
 from pipeline.store import GraphStore
 from pipeline.tracker import RunReference, Tracker
 
-EPOCHS = "epochs.jsonl"
-RESULT = "result.json"
-PARTS = ("train", "val", "test")
+__all__ = ["TrainJob", "TrainResult", "read_epochs", "read_result", "train_worker"]
 
 
 @dataclass(frozen=True)
@@ -56,65 +63,39 @@ class TrainJob:
     tracking: RunReference | None = None
 
 
-class EpochRecord(BaseModel):
-    """One line of `epochs.jsonl`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    epoch: int
-    step: int
-    train_loss: float
-    val_loss: float
-    val_metric: float
-    rows_per_second: float
-    learning_rate: float
-    seconds: float
-
-
-class TrainResult(BaseModel):
-    """What a training came to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    model: str
-    dataset: str
-    split: int
-    seed: int
-    metric: str
-    test_metric: float
-    best_val_metric: float
-    best_epoch: int
-    epochs: int
-    train_seconds: float
-    num_parameters: int
-    peak_memory_mb: float
-    test: dict[str, float]
-    weights_sha256: str
-    checkpoint: Path
-
-
 def train_worker(
     job: TrainJob, rank: int = 0, world_size: int = 1, device: str | torch.device = "cpu"
 ) -> None:
-    """Train, from the last checkpoint in the job's directory if there is one. Runs on every rank."""
-    settings, device = job.config.train, torch.device(device)
+    """Train, from the last checkpoint in the job's directory if there is one. Runs on every rank.
+
+    Raises:
+        UserError: if the loss is no number, memory runs out, or a checkpoint belongs to another store.
+    """
+    with explain_memory(job.config):
+        run_epochs(job, rank, world_size, torch.device(device))
+
+
+def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device) -> None:
+    """The loop."""
+    settings = job.config.train
     store = GraphStore.open(job.store)
-    inputs = Inputs.of(store)
+    origin = Origin.of(job.config, store)
     torch.manual_seed(settings.seed)
-    model = build_model(job.config.model, job.config.segments, inputs).to(device)
+    model = build_model(job.config.model, job.config.segments, origin.inputs).to(device)
     feed = open_feed(store, job.config, model, rank, world_size, device)
     optimiser = torch.optim.AdamW(
         model.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
     )
-    state = resume(job, model, optimiser, feed)
-    network = DistributedDataParallel(model, gradient_as_bucket_view=True) if world_size > 1 else model
-    metric = chosen_metric(settings.metric, inputs.num_classes)
+    state = resume(job, store, model, optimiser, feed)
+    network = distribute(model, world_size)
+    metric = chosen_metric(settings.metric, origin.inputs.num_classes)
     class_weights = balance_classes(store, job.config, device) if settings.class_weights else None
     total_steps = settings.epochs * feed.steps_per_epoch
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
-    log = Log(job, state, rank)
+    log = Log(job, origin, state, rank)
+    out_of_time = False
 
-    while state.epoch < settings.epochs and not state.finished:
+    while not (out_of_time or is_done(state, settings)):
         feed.start_epoch(state.epoch)
         epoch_start, rows_before = time.monotonic(), state.rows
         network.train()
@@ -130,55 +111,53 @@ def train_worker(
                 nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
-            total = check_finite(sum_over_ranks(loss.detach()), state, optimiser)
-            state = state.model_copy(
-                update={
-                    "step": state.step + 1,
-                    "loss_sum": state.loss_sum + total * share.rows,
-                    "rows": state.rows + share.rows,
-                }
-            )
-            if rank == 0 and log.seconds_since_save() > settings.checkpoint_seconds:
-                state = log.save(state.model_copy(update={"cursor": feed.cursor()}), model, optimiser, feed)
+            total, out_of_time = sum_over_ranks(loss, log.is_out_of_time())
+            check_finite(total, state, share, optimiser)
+            state = state.after_step(total, share.rows, feed.cursor())
+            if rank == 0 and log.is_save_due():
+                log.save(state, model, optimiser, feed.sequencer())
+            if out_of_time:
+                break
 
-        seconds = time.monotonic() - epoch_start
-        validation = assess(feed, network, "val")
-        check_finite(validation.loss, state, optimiser)
-        improved = is_better(validation.metrics[metric], state.best_metric)
-        record = EpochRecord(
-            epoch=state.epoch,
-            step=state.step,
-            train_loss=state.loss_sum / max(state.rows, 1),
-            val_loss=validation.loss,
-            val_metric=validation.metrics[metric],
-            rows_per_second=(state.rows - rows_before) / max(seconds, 1e-9),
-            learning_rate=optimiser.param_groups[0]["lr"],
-            seconds=log.seconds(),
-        )
-        state = end_epoch(state, record, improved, settings.patience)
-        out_of_time = settings.time_budget is not None and log.seconds() > settings.time_budget
-        state = state.model_copy(update={"finished": state.finished or agree(out_of_time)})
+        rate = (state.rows - rows_before) / max(time.monotonic() - epoch_start, 1e-9)
+        sequencer = feed.sequencer()
+        due = (state.epoch + 1) % settings.validate_every == 0 or state.epoch + 1 == settings.epochs
+        validation = assess(feed, network, "val", metric, state) if due or out_of_time else None
+        record = log.record(state, validation, metric, rate, optimiser)
+        best_before = state.best_metric
+        state = state.after_validation(record.val_metric)
+        improved = state.best_metric != best_before
+        if feed.epoch_ended:
+            state = state.after_epoch(record.val_loss, settings.patience)
+            sequencer = feed.sequencer()
         if rank == 0:
             log.epoch(record)
             if improved:
-                save_checkpoint(job.directory, "best", state, model.state_dict())
-            last = state.finished or state.epoch == settings.epochs
-            if last or log.seconds_since_save() > settings.checkpoint_seconds:
-                state = log.save(state, model, optimiser, feed)
+                save_checkpoint(job.directory, "best", state, model.state_dict(), origin=origin)
+            if is_done(state, settings) or out_of_time or log.is_save_due():
+                log.save(state, model, optimiser, sequencer)
 
-    finish(job, feed, network, model, state, metric, log)
+    finish(job, feed, network, model, state, metric, log, out_of_time)
 
 
-def resume(job: TrainJob, model: cocn.CoCN, optimiser: torch.optim.Optimizer, feed: Feed) -> TrainState:
+def resume(
+    job: TrainJob, store: GraphStore, model: cocn.CoCN, optimiser: torch.optim.Optimizer, feed: Feed
+) -> TrainState:
     """Continue from the last checkpoint, or start."""
     path = latest_checkpoint(job.directory, "last")
     if path is None:
         return TrainState()
+    read_origin(path).require_store(store, path)
     load_weights(path, model)
     load_optimiser(path, optimiser)
     state = read_state(path)
     feed.restore(state.cursor, load_sequencer(path))
     return state
+
+
+def is_done(state: TrainState, settings: TrainConfig) -> bool:
+    """Whether the last epoch is over, or patience is."""
+    return state.finished or state.epoch >= settings.epochs
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:
@@ -203,70 +182,83 @@ def set_learning_rate(optimiser: torch.optim.Optimizer, config: Config, step: in
         group["lr"] = rate
 
 
-def check_finite(loss: float, state: TrainState, optimiser: torch.optim.Optimizer) -> float:
+def check_finite(loss: float, state: TrainState, share: Share, optimiser: torch.optim.Optimizer) -> None:
     """Stop at a loss that is no number, before it reaches a checkpoint."""
-    if not math.isfinite(loss):
-        rate = optimiser.param_groups[0]["lr"]
-        raise UserError(
-            f"Expected a finite loss (got {loss} in step {state.step} of epoch {state.epoch}): lower "
-            f"train.learning_rate (now {rate:g}) or train.clip, or look for extreme values in the features"
-        )
-    return loss
+    if math.isfinite(loss):
+        return
+    batch = share.batch
+    nodes = (
+        f"with nodes {batch.node[:4].tolist()}…" if isinstance(batch, cocn.SegmentBatch) else "of the graph"
+    )
+    rate = optimiser.param_groups[0]["lr"]
+    raise UserError(
+        f"Expected a finite loss (got {loss} in step {state.step} of epoch {state.epoch}, a batch of "
+        f"{share.rows} rows {nodes}): lower train.learning_rate (now {rate:g}) or train.clip, or look for "
+        "extreme values in the features"
+    )
 
 
-def sum_over_ranks(value: Tensor) -> float:
-    """A number summed over all ranks."""
+def sum_over_ranks(loss: Tensor, out_of_time: bool) -> tuple[float, bool]:
+    """The loss summed over all ranks, and whether time is out on any of them."""
+    values = torch.stack([loss.detach().float(), loss.new_tensor(float(out_of_time), dtype=torch.float)])
     if dist.is_initialized():
-        dist.all_reduce(value)
-    return float(value)
+        dist.all_reduce(values)
+    total, flags = values.tolist()
+    return total, flags > 0
 
 
-def agree(decision: bool) -> bool:
-    """Rank 0's decision, on every rank."""
-    if not dist.is_initialized():
-        return decision
-    flag = torch.tensor([int(decision)])
-    dist.broadcast(flag, 0)
-    return bool(flag.item())
+def assess(feed: Feed, network: nn.Module, part: str, metric: str, state: TrainState) -> Evaluation:
+    """Score a part of the nodes in evaluation mode.
 
-
-def assess(feed: Feed, network: nn.Module, part: str) -> Evaluation:
-    """Score a part of the nodes in evaluation mode."""
+    Raises:
+        UserError: if the metric has no value there.
+    """
     network.eval()
     with torch.inference_mode():
         predictions = feed.predict(getattr(network, "module", network), part)
-    return evaluate(predictions.logits, predictions.label)
+    scores = evaluate(predictions.logits, predictions.label)
+    if not math.isfinite(scores.loss):
+        raise UserError(
+            f"Expected a finite loss on the {part} nodes (got {scores.loss} after step {state.step} of epoch "
+            f"{state.epoch}): lower train.learning_rate"
+        )
+    if metric not in scores.metrics:
+        raise UserError(
+            f"Expected '{metric}' to have a value on the {part} nodes (got none, as they are of one class): "
+            "choose another train.metric or split"
+        )
+    return scores
 
 
-def is_better(value: float, best: float | None) -> bool:
-    return best is None or value > best
+@contextmanager
+def explain_memory(config: Config) -> Iterator[None]:
+    """Turn running out of memory into one line that says what to lower."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        exhausted = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not (exhausted or "allocate memory" in str(error)):
+            raise
+        raise UserError(memory_hint(config)) from error
 
 
-def end_epoch(state: TrainState, record: EpochRecord, improved: bool, patience: int) -> TrainState:
-    """The state at the start of the next epoch."""
-    lower = state.lowest_loss is None or record.val_loss < state.lowest_loss
-    waited = 0 if lower else state.epochs_since_lowest + 1
-    return state.model_copy(
-        update={
-            "epoch": state.epoch + 1,
-            "cursor": None,
-            "loss_sum": 0.0,
-            "rows": 0,
-            "best_metric": record.val_metric if improved else state.best_metric,
-            "best_epoch": record.epoch if improved else state.best_epoch,
-            "lowest_loss": record.val_loss if lower else state.lowest_loss,
-            "epochs_since_lowest": waited,
-            "seconds": record.seconds,
-            "finished": bool(patience) and waited >= patience,
-        }
-    )
+def memory_hint(config: Config) -> str:
+    """What to lower when memory runs out."""
+    model = config.model
+    sizes = f"model.hidden_channels (now {model.hidden_channels}), model.heads (now {model.heads})"
+    if streams(model):
+        sizes = f"train.batch_size (now {config.train.batch_size}), {sizes} or segments.length"
+    else:
+        sizes = f"{sizes} or model.unit_layers, share the heads with --workers, or train 'segment'"
+    return f"Expected the training to fit in memory (got none left): lower {sizes}"
 
 
 class Log:
     """What rank 0 writes while training: lines of `epochs.jsonl`, metrics, checkpoints."""
 
-    def __init__(self, job: TrainJob, state: TrainState, rank: int) -> None:
+    def __init__(self, job: TrainJob, origin: Origin, state: TrainState, rank: int) -> None:
         self._job = job
+        self._origin = origin
         self._start = self._saved = time.monotonic()
         self._before = state.seconds
         self._tracker = Tracker(job.tracking, system_metrics=True) if job.tracking and rank == 0 else None
@@ -275,25 +267,52 @@ class Log:
         """Time spent training, over all attempts."""
         return self._before + time.monotonic() - self._start
 
-    def seconds_since_save(self) -> float:
-        return time.monotonic() - self._saved
+    def is_out_of_time(self) -> bool:
+        budget = self._job.config.train.time_budget
+        return budget is not None and self.seconds() > budget
+
+    def is_save_due(self) -> bool:
+        return time.monotonic() - self._saved > self._job.config.train.checkpoint_seconds
+
+    def record(
+        self,
+        state: TrainState,
+        validation: Evaluation | None,
+        metric: str,
+        rows_per_second: float,
+        optimiser: torch.optim.Optimizer,
+    ) -> EpochRecord:
+        """The epoch that ends here."""
+        return EpochRecord(
+            epoch=state.epoch,
+            step=state.step,
+            train_loss=state.loss_sum / max(state.rows, 1),
+            val_loss=None if validation is None else validation.loss,
+            val_metric=None if validation is None else validation.metrics[metric],
+            rows_per_second=rows_per_second,
+            learning_rate=optimiser.param_groups[0]["lr"],
+            seconds=self.seconds(),
+        )
 
     def epoch(self, record: EpochRecord) -> None:
-        with (self._job.directory / EPOCHS).open("a", encoding="utf-8") as lines:
-            lines.write(record.model_dump_json() + "\n")
-        self.metrics(record.epoch, record.model_dump(exclude={"epoch", "step", "seconds"}))
+        append_epoch(self._job.directory, record)
+        self.metrics(record.epoch, record.metrics())
 
     def metrics(self, step: int, values: dict[str, float]) -> None:
         if self._tracker is not None:
             self._tracker.log(step, values)
 
     def save(
-        self, state: TrainState, model: nn.Module, optimiser: torch.optim.Optimizer, feed: Feed
-    ) -> TrainState:
+        self,
+        state: TrainState,
+        model: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        sequencer: dict[str, Tensor] | None,
+    ) -> None:
         state = state.model_copy(update={"seconds": self.seconds()})
-        save_checkpoint(self._job.directory, "last", state, model.state_dict(), optimiser, feed.sequencer())
+        weights = model.state_dict()
+        save_checkpoint(self._job.directory, "last", state, weights, optimiser, sequencer, self._origin)
         self._saved = time.monotonic()
-        return state
 
     def close(self) -> None:
         if self._tracker is not None:
@@ -301,7 +320,14 @@ class Log:
 
 
 def finish(
-    job: TrainJob, feed: Feed, network: nn.Module, model: cocn.CoCN, state: TrainState, metric: str, log: Log
+    job: TrainJob,
+    feed: Feed,
+    network: nn.Module,
+    model: cocn.CoCN,
+    state: TrainState,
+    metric: str,
+    log: Log,
+    out_of_time: bool,
 ) -> None:
     """Score the best weights on the test nodes and write the result."""
     if dist.is_initialized():
@@ -310,14 +336,11 @@ def finish(
     if best is None:
         raise UserError(f"Expected a best checkpoint in '{job.directory}' (got none): train for an epoch")
     load_weights(best, model)
-    resequence = getattr(feed, "resequence", None)
-    if resequence is not None and model.positions is not None:
-        resequence()
-    test = assess(feed, network, "test")
+    test = assess(feed, network, "test", metric, state)
     if not dist.is_initialized() or dist.get_rank() == 0:
         result = TrainResult(
             model=job.config.model.name,
-            dataset=job.config.data.source,
+            dataset=read_origin(best).dataset,
             split=job.config.data.split,
             seed=job.config.train.seed,
             metric=metric,
@@ -325,45 +348,14 @@ def finish(
             best_val_metric=state.best_metric or 0.0,
             best_epoch=state.best_epoch,
             epochs=state.epoch,
-            train_seconds=state.seconds,
+            train_seconds=log.seconds(),
             num_parameters=sum(parameter.numel() for parameter in model.parameters()),
             peak_memory_mb=peak_memory_mb(),
             test=test.metrics,
             weights_sha256=weights_digest(model.state_dict()),
             checkpoint=best,
+            out_of_time=out_of_time,
         )
-        names = ("test_metric", "best_val_metric", "train_seconds", "num_parameters", "peak_memory_mb")
-        scores = {f"test_{name}": value for name, value in test.metrics.items()}
-        log.metrics(state.epoch, {**{name: float(getattr(result, name)) for name in names}, **scores})
+        log.metrics(state.epoch, result.metrics())
         write_result(job.directory, result)
     log.close()
-
-
-def write_result(directory: Path, result: TrainResult) -> None:
-    """Write the result whole or not at all."""
-    building = directory / f".{RESULT}.{os.getpid()}"
-    building.write_text(result.model_dump_json(indent=1), encoding="utf-8")
-    building.replace(directory / RESULT)
-
-
-def read_result(directory: Path) -> TrainResult | None:
-    """The result of a finished training."""
-    path = directory / RESULT
-    return TrainResult.model_validate_json(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
-def read_epochs(directory: Path) -> list[EpochRecord]:
-    """The epochs of a training, each once, the last word on it counting."""
-    path = directory / EPOCHS
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    records = [EpochRecord.model_validate(json.loads(line)) for line in lines if line.endswith("}")]
-    return sorted({record.epoch: record for record in records}.values(), key=lambda record: record.epoch)
-
-
-def peak_memory_mb() -> float:
-    """Largest memory of this process so far; on CUDA that of the device."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

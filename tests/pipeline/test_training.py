@@ -11,8 +11,9 @@ from pipeline.checkpoint import latest_checkpoint, read_state
 from pipeline.config import Config
 from pipeline.errors import UserError
 from pipeline.server import free_port
+from pipeline.results import TrainResult, read_epochs, read_result
 from pipeline.store import GraphStore
-from pipeline.training import TrainJob, TrainResult, read_epochs, read_result, step_seed, train_worker
+from pipeline.training import TrainJob, step_seed, train_worker
 from tests.pipeline.conftest import tiny_config
 
 
@@ -60,12 +61,12 @@ def test_resumed_equals_undisturbed(
     real = pipeline.training.sum_over_ranks
     calls = 0
 
-    def kill(value: torch.Tensor) -> float:
+    def kill(loss: torch.Tensor, out_of_time: bool) -> tuple[float, bool]:
         nonlocal calls
         calls += 1
         if calls == kill_at + 1:
             raise KilledError
-        return real(value)
+        return real(loss, out_of_time)
 
     monkeypatch.setattr(pipeline.training, "sum_over_ranks", kill)
     broken = make_job(config, tiny_store, "broken")

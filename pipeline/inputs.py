@@ -1,0 +1,93 @@
+"""What models read of a store: tables for mini-batches, or the whole graph."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import cocn
+from cocn import GraphBatch
+from pipeline.arrays import SPLIT_NAMES
+from pipeline.config import Config
+from pipeline.files import text_sha256
+from pipeline.heads import head_positions
+from pipeline.modelling import position_source, streams
+from pipeline.positions import STAGE as POSITIONS
+from pipeline.propagate import open_propagated
+from pipeline.propagate import stage_name as propagated_stage
+from pipeline.segments import stage_name as segments_stage
+from pipeline.sources import NodeTable
+from pipeline.store import INGEST, GraphStore
+
+
+def input_stages(config: Config) -> tuple[str, ...]:
+    """The stages of a store that a training reads."""
+    model, source = config.model, position_source(config.model)
+    stages = {INGEST}
+    if streams(model):
+        if source == "fixed":
+            stages.add(segments_stage(config.data.split))
+        if source == "explicit" and model.smoothness:
+            stages.add(propagated_stage(model.smoothness))
+        if model.propagated_features:
+            stages.add(propagated_stage(1))
+    if source == "implicit" or (source == "fixed" and not streams(model)):
+        stages.add(POSITIONS)
+    return tuple(sorted(stages))
+
+
+def input_digest(store: GraphStore, config: Config) -> str:
+    """Identifies what a training reads; stages that it does not read may come and go."""
+    stages = [stage for stage in input_stages(config) if store.has(stage)]
+    return text_sha256({stage: store.manifest.stage_digest(stage) for stage in stages})
+
+
+def part_code(part: str) -> int:
+    """The number that a split has for a part; −1 for the nodes in none."""
+    return SPLIT_NAMES.index(part) if part in SPLIT_NAMES else -1
+
+
+def part_of_nodes(store: GraphStore, split: int) -> NDArray[np.int8]:
+    """Part of every node, −1 for those in none, as all are where a store has no splits."""
+    return store.split(split) if store.num_splits else np.full(store.num_nodes, -1, dtype=np.int8)
+
+
+def read_node_table(store: GraphStore, config: Config) -> NodeTable:
+    """What a segment model reads of nodes: features, propagated ones, and what positions come from."""
+    model = config.model
+    features: list[NDArray[np.float32]] = [store.features()]
+    if model.propagated_features:
+        features.append(open_propagated(store, 1))
+    table = NodeTable(features)
+    source = position_source(model)
+    if source == "explicit":
+        return replace(table, positions=open_propagated(store, model.smoothness))
+    if source == "implicit":
+        return replace(table, positions=store.positions())
+    return table
+
+
+def read_graph(store: GraphStore, config: Config) -> GraphBatch:
+    """The whole graph, arranged once for every step."""
+    csr = store.csr()
+    sources = np.repeat(np.arange(csr.num_nodes, dtype=np.int64), csr.degrees())
+    edge_index = torch.from_numpy(np.stack([sources, csr.indices.astype(np.int64)]))
+    positions = None
+    source = position_source(config.model)
+    if source == "fixed":
+        settings = config.segments
+        columns = head_positions(
+            store,
+            config.model.heads,
+            length=settings.length,
+            family=config.positions.order,
+            seed=settings.seed,
+        )
+        positions = torch.from_numpy(np.array(columns))
+    elif source == "implicit":
+        positions = torch.from_numpy(np.array(store.positions()))
+    x = torch.from_numpy(np.array(store.features())) if store.manifest.num_features else None
+    return cocn.prepare(
+        x, edge_index, positions=positions, num_nodes=csr.num_nodes, self_loops=config.model.self_loops
+    )

@@ -1,0 +1,70 @@
+"""Origin of a checkpoint: the configuration and the graph it was trained with."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from pipeline.config import Config, TrackingConfig
+from pipeline.errors import UserError
+from pipeline.inputs import input_digest
+from pipeline.modelling import Inputs
+from pipeline.store import GraphStore
+
+
+class Origin(BaseModel):
+    """What a checkpoint needs to be continued or used."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    config: Config
+    inputs: Inputs
+    """Sizes that shape the network."""
+    dataset: str
+    store: Path
+    """Where the store lay."""
+    digest: str
+    """Digest of everything that training read of the store."""
+
+    @classmethod
+    def of(cls, config: Config, store: GraphStore) -> "Origin":
+        # An address of a tracker may hold a password, and decides no weight.
+        public = config.model_copy(update={"tracking": TrackingConfig()})
+        return cls(
+            config=public,
+            inputs=Inputs.of(store),
+            dataset=store.manifest.name,
+            store=store.path,
+            digest=input_digest(store, config),
+        )
+
+    def require_sizes(self, store: GraphStore, checkpoint: Path) -> None:
+        """Refuse a store that the network does not fit.
+
+        Raises:
+            UserError: if its numbers of features, classes or position columns differ.
+        """
+        found = Inputs.of(store)
+        for name in ("num_features", "num_classes", *self._position_sizes()):
+            mine, theirs = getattr(self.inputs, name), getattr(found, name)
+            if mine != theirs:
+                raise UserError(
+                    f"Expected '{store.path}' to fit '{checkpoint}', trained on {self.dataset} with "
+                    f"{name}={mine} (got {name}={theirs})"
+                )
+
+    def require_store(self, store: GraphStore, checkpoint: Path) -> None:
+        """Refuse a store that is not the one of the training.
+
+        Raises:
+            UserError: if sizes or the digest of what training read differ.
+        """
+        self.require_sizes(store, checkpoint)
+        digest = input_digest(store, self.config)
+        if digest != self.digest:
+            raise UserError(
+                f"Expected '{store.path}' to hold what '{checkpoint}' was trained on, {self.dataset} with "
+                f"digest {self.digest[:12]} (got {store.manifest.name} with digest {digest[:12]})"
+            )
+
+    def _position_sizes(self) -> tuple[str, ...]:
+        return ("num_position_columns",) if self.config.model.positions == "implicit" else ()
