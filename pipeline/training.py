@@ -134,7 +134,8 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device) 
             log.epoch(record)
             if improved:
                 save_checkpoint(job.directory, "best", state, model.state_dict(), origin=origin)
-            if is_done(state, settings) or out_of_time or log.is_save_due():
+            due = is_done(state, settings) or log.is_save_due()
+            if due or out_of_time:
                 log.save(state, model, optimiser, sequencer)
 
     finish(job, feed, network, model, state, metric, log, out_of_time)
