@@ -3,8 +3,10 @@
 from cocn.graphs import GraphBatch, prepare
 from cocn.models import CoCN, ExpandedCoCN, SegmentCoCN, SparseCoCN, VanillaCoCN
 from cocn.segments import SegmentBatch
+from cocn.transforms import ArrangeTies
 
 __all__ = [
+    "ArrangeTies",
     "CoCN",
     "ExpandedCoCN",
     "GraphBatch",

@@ -16,10 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cocn.diagonal import Band, DiagonalConvolution
-from cocn.windows import average_windows, num_windows
+from cocn.windows import add_average, average_windows, chunks, num_windows, part
 
 
-def read_and_compress(band: Band, kernel_size: int, step: int) -> tuple[Tensor, Band]:
+def read_and_compress(
+    band: Band, kernel_size: int, step: int, following_width: int
+) -> tuple[Tensor, Band | None]:
     r"""What the windows of a layer read of E, [N, G, P, ≤K−1], and the edge features of the next level.
 
     .. math:: E^{(l)} = \texttt{Tri}(E^{(l-1)}, K) \text{ for unit steps, else }
@@ -27,27 +29,73 @@ def read_and_compress(band: Band, kernel_size: int, step: int) -> tuple[Tensor, 
 
     ``Tri`` drops the diagonals |i−j| < K and closes the gap: upper[i, j] = E[i, j+K−1] for j > i, lower[i, j]
     = E[i+K−1, j] for i > j. In band form it is a slice.
+
+    Args:
+        band: E.
+        kernel_size: K.
+        step: step of the layer.
+        following_width: off-diagonals that the layers above read; nothing is computed for none.
     """
     near, outer = band.split(kernel_size)
-    return near, outer if step == 1 else _max_pool(band, kernel_size)
+    if following_width == 0:
+        return near, None
+    if step == 1:
+        return near, outer
+    sets = num_windows(band.cells.size(0), kernel_size)
+    cells = _MaxPool.apply(band.cells, kernel_size, min(following_width, sets - 1))
+    return near, Band(cells, band.num_directions)
 
 
-def _max_pool(band: Band, kernel_size: int) -> Band:
-    """Max over K×K blocks: block (I, I+D) holds rows IK+p and offsets DK+q−p, for p, q < K."""
-    length, sequences, planes, width = band.cells.shape
-    sets = num_windows(length, kernel_size)
-    pooled = min((width + kernel_size - 1) // kernel_size, max(sets - 1, 0))
-    cells = F.pad(
-        band.cells,
-        (0, max((pooled + 1) * kernel_size - 1 - width, 0), 0, 0, 0, 0, 0, sets * kernel_size - length),
-    ).view(sets, kernel_size, sequences, planes, -1)
-    rows = []
+class _MaxPool(torch.autograd.Function):
+    """Max over K×K blocks; cells that tie for it share the gradient."""
+
+    @staticmethod
+    def forward(ctx, cells, kernel_size, width):  # type: ignore[no-untyped-def]
+        length, *middle, _ = cells.shape
+        out = cells.new_empty(num_windows(length, kernel_size), *middle, width)
+        for windows in chunks(out.size(0), out):
+            torch.amax(_blocks(cells, windows, kernel_size, width), (-2, -1), out=part(out, windows))
+        ctx.save_for_backward(cells, out)
+        ctx.kernel_size = kernel_size
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        cells, out = ctx.saved_tensors
+        kernel_size, width = ctx.kernel_size, grad.size(-1)
+        grad_cells = torch.zeros_like(cells)
+        for windows in chunks(out.size(0), out):
+            blocks = _blocks(cells, windows, kernel_size, width)
+            largest = blocks == part(out, windows)[..., None, None]
+            share = part(grad, windows) / largest.sum((-2, -1))
+            _add_blocks(grad_cells, largest * share[..., None, None], windows)
+        return grad_cells, None, None
+
+
+def _blocks(cells_NGPW: Tensor, windows: range, kernel_size: int, width: int) -> Tensor:
+    """Blocks (I, I+D), D = 1…width, as [I, G, P, D, K, K]: rows IK+p, offsets DK+q−p, zeros past the end."""
+    rows = cells_NGPW[windows.start * kernel_size : windows.stop * kernel_size]
+    missing_rows = len(windows) * kernel_size - rows.size(0)
+    missing_offsets = max((width + 1) * kernel_size - 1 - rows.size(-1), 0)
+    if missing_rows or missing_offsets:
+        rows = F.pad(rows, (0, missing_offsets, 0, 0, 0, 0, 0, missing_rows))
+    rows = rows.unflatten(0, (-1, kernel_size))
+    taken = [rows[:, row, ..., _offsets(row, kernel_size, width)] for row in range(kernel_size)]
+    return torch.stack([row.unflatten(-1, (width, kernel_size)) for row in taken], dim=-2)
+
+
+def _add_blocks(grad_cells: Tensor, blocks: Tensor, windows: range) -> None:
+    """Adjoint of :func:`_blocks`, in place."""
+    *_, width, kernel_size, _ = blocks.shape
     for row in range(kernel_size):
-        first = kernel_size - 1 - row
-        offsets = cells[:, row, ..., first : first + pooled * kernel_size]
-        rows.append(offsets.reshape(sets, sequences, planes, pooled, kernel_size))
-    blocks = torch.stack(rows, dim=-1).flatten(-2)
-    return Band(blocks.amax(-1), band.num_directions)
+        rows = grad_cells[windows.start * kernel_size + row : windows.stop * kernel_size : kernel_size]
+        target = rows[..., _offsets(row, kernel_size, width)]
+        target += blocks[: rows.size(0), ..., row, :].flatten(-2)[..., : target.size(-1)]
+
+
+def _offsets(row: int, kernel_size: int, width: int) -> slice:
+    first = kernel_size - 1 - row
+    return slice(first, first + width * kernel_size)
 
 
 class CompressedLayer(nn.Module):
@@ -104,7 +152,7 @@ class CompressedLayer(nn.Module):
             branch.reset_parameters()  # type: ignore[operator]
 
     def forward(
-        self, h_NGC: Tensor, band: Band | None, mask_NG1: Tensor | None = None
+        self, h_NGC: Tensor, band: Band | None, mask_NG1: Tensor | None = None, following_width: int = 0
     ) -> tuple[Tensor, Band | None]:
         """Returns node sets [⌈N/step⌉, G, C] and the band of their edge features.
 
@@ -112,16 +160,17 @@ class CompressedLayer(nn.Module):
             h_NGC: features of the node sets, zero where padded.
             band: their edge features; None for no structure.
             mask_NG1: 1 where a place is real; None where nothing is padded.
+            following_width: off-diagonals of the new edge features that will be read.
         """
         near, following, directions = None, None, 1
         if band is not None:
             directions = band.num_directions
-            near, following = read_and_compress(band, self.kernel_size, self.step)
+            near, following = read_and_compress(band, self.kernel_size, self.step, following_width)
         branches = cast("list[DiagonalConvolution]", self.branches)
         outputs = [self._branch(branch, h_NGC, near, directions, mask_NG1) for branch in branches]
         out = self.dropout(outputs[0] if len(outputs) == 1 else torch.stack(outputs).mean(0))
         if self.residual and branches[0].in_channels:
-            out = out + average_windows(h_NGC, self.kernel_size, self.step)
+            out = add_average(out, h_NGC, self.kernel_size, self.step)
         if mask_NG1 is not None:
             out = out * mask_NG1[:: self.step]
         return out, following
@@ -136,9 +185,9 @@ class CompressedLayer(nn.Module):
     ) -> Tensor:
         size = branch.kernel_size
         if size == self.kernel_size:
-            return torch.relu(branch(h_NGC, near, directions, self.step))
+            return branch(h_NGC, near, directions, self.step, activate=True)
         inner = near if near is None else near[..., : size - 1]
-        sets = torch.relu(branch(h_NGC, inner, directions, 1))
+        sets = branch(h_NGC, inner, directions, 1, activate=True)
         if mask_NG1 is not None:
             sets = sets * mask_NG1
         return average_windows(sets, self.kernel_size - size + 1, self.step)

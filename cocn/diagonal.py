@@ -9,12 +9,21 @@ P planes (directions × edge channels), W width of the band, T = K(K−1)/2 pair
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from cocn.windows import accumulate_taps, num_windows, spread, weight_gradient
+from cocn.windows import (
+    accumulate_taps,
+    accumulate_weight_gradient,
+    chunks,
+    num_windows,
+    part,
+    read_tap,
+    rows_of,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +89,14 @@ class DiagonalConvolution(nn.Module):
         nn.init.uniform_(self.edge_weight, -bound, bound)
         nn.init.zeros_(self.bias)
 
-    def forward(self, h_NGC: Tensor, near_NGPW: Tensor | None, num_directions: int, step: int) -> Tensor:
+    def forward(
+        self,
+        h_NGC: Tensor,
+        near_NGPW: Tensor | None,
+        num_directions: int = 1,
+        step: int = 1,
+        activate: bool = False,
+    ) -> Tensor:
         """Convolve. Returns [M, G, O].
 
         Args:
@@ -88,18 +104,21 @@ class DiagonalConvolution(nn.Module):
             near_NGPW: the first K−1 offsets of the band, or None for no structure.
             num_directions: directions the planes hold (see :class:`Band`).
             step: stride along the diagonal.
+            activate: apply ReLU.
         """
+        if near_NGPW is None:
+            near_NGPW = h_NGC.new_zeros(*h_NGC.shape[:2], num_directions * self.edge_channels, 0)
         weight_PTO = self._plane_weights(num_directions)
-        if near_NGPW is None or weight_PTO.numel() == 0:
-            near_NGPW, weight_PTO = (
-                h_NGC.new_zeros(*h_NGC.shape[:2], 0, 0),
-                h_NGC.new_zeros(0, 0, self.out_channels),
+        if near_NGPW.size(2) != weight_PTO.size(0):
+            raise ValueError(
+                f"Expected 'edge_attr' to have {self.edge_channels} channels "
+                f"(got {near_NGPW.size(2) // num_directions})"
             )
         arguments = [h_NGC, near_NGPW, self.node_weight, weight_PTO, self.bias]
         if torch.is_autocast_enabled(h_NGC.device.type):
             dtype = torch.get_autocast_dtype(h_NGC.device.type)
             arguments = [argument.to(dtype) for argument in arguments]
-        return _Diagonal.apply(*arguments, step)
+        return _Diagonal.apply(*arguments, step, activate)
 
     def _plane_weights(self, num_directions: int) -> Tensor:
         # In symmetric E both triangles hold the same value, so their weights add.
@@ -118,60 +137,88 @@ def _tap_pairs(kernel_size: int) -> list[slice]:
 
 
 class _Diagonal(torch.autograd.Function):
-    """The convolution and its gradient, without ever unfolding a window."""
+    """The convolution and its gradient, chunk by chunk, without ever unfolding a window."""
 
     @staticmethod
-    def forward(ctx, h, near, node_weight, edge_weight, bias, step):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(h, near, node_weight, edge_weight)
+    def forward(ctx, h, near, node_weight, edge_weight, bias, step, activate):  # type: ignore[no-untyped-def]
+        y = h.new_empty(num_windows(h.size(0), step), h.size(1), bias.size(0))
+        active = torch.empty_like(y, dtype=torch.bool) if activate else None
+        for windows in chunks(y.size(0), y):
+            sets = part(y, windows)
+            sets.copy_(bias.expand_as(sets))
+            if node_weight.size(1):
+                accumulate_taps(sets, h, node_weight, windows, step)
+            for rows, weight, _ in _edge_taps(near, edge_weight, node_weight.size(0), windows, step):
+                rows_of(sets[: rows.size(0)]).addmm_(rows.flatten(2).flatten(0, 1), weight.flatten(0, 1))
+            if active is not None:
+                torch.gt(sets, 0, out=part(active, windows))
+                sets.relu_()
+        # The mask, not y, is kept: y may be changed in place by what follows.
+        ctx.save_for_backward(h, near, node_weight, edge_weight, active)
         ctx.step = step
-        y = bias.expand(num_windows(h.size(0), step), h.size(1), -1).contiguous()
-        if node_weight.size(1):
-            accumulate_taps(y, h, node_weight, step)
-        for tap, offsets, weight in _edge_taps(near, edge_weight, node_weight.size(0)):
-            rows = near[tap::step, :, :, :offsets]
-            flat = rows.reshape(rows.size(0) * rows.size(1), -1)
-            y[: rows.size(0)].view(-1, y.size(-1)).addmm_(flat, weight.reshape(-1, y.size(-1)))
         return y
 
     @staticmethod
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
-        h, near, node_weight, edge_weight = ctx.saved_tensors
-        grad = grad.contiguous()
-        grad_h = grad_near = grad_node = grad_edge = grad_bias = None
-        if node_weight.size(1):
-            if ctx.needs_input_grad[0]:
-                grad_h = spread(grad, node_weight, ctx.step, h.size(0))
-            grad_node = weight_gradient(h, grad, node_weight, ctx.step)
-        if edge_weight.numel():
-            grad_near = torch.zeros_like(near) if ctx.needs_input_grad[1] else None
-            grad_edge = _edge_gradients(near, grad, edge_weight, node_weight.size(0), ctx.step, grad_near)
-        if ctx.needs_input_grad[4]:
-            grad_bias = grad.sum((0, 1))
-        return grad_h, grad_near, grad_node, grad_edge, grad_bias, None
+        h, near, node_weight, edge_weight, active = ctx.saved_tensors
+        step, kernel_size = ctx.step, node_weight.size(0)
+        grad_h = torch.empty_like(h) if ctx.needs_input_grad[0] and node_weight.size(1) else None
+        grad_near = torch.zeros_like(near) if ctx.needs_input_grad[1] else None
+        grad_node, grad_edge = torch.zeros_like(node_weight), torch.zeros_like(edge_weight)
+        grad_bias = grad.new_zeros(grad.size(-1))
+        cleared = 0
+        for windows in chunks(grad.size(0), grad):
+            inner = part(grad, windows)
+            inner = inner.contiguous() if active is None else inner * part(active, windows)
+            grad_bias += inner.sum((0, 1))
+            if node_weight.size(1):
+                accumulate_weight_gradient(grad_node, h, inner, windows, step)
+            if grad_h is not None:
+                reached = min((windows.stop - 1) * step + max(kernel_size, step), h.size(0))
+                grad_h[cleared:reached].zero_()
+                cleared = reached
+                _spread_chunk(grad_h, inner, node_weight, windows, step)
+            _edge_gradients(near, inner, edge_weight, kernel_size, windows, step, grad_edge, grad_near)
+        return grad_h, grad_near, grad_node, grad_edge, grad_bias, None, None
 
 
-def _edge_taps(near: Tensor, edge_weight: Tensor, kernel_size: int) -> list[tuple[int, int, Tensor]]:
-    """(tap, offsets it meets inside the band, their weights [P, offsets, O]) where there is any."""
-    taps = []
+def _spread_chunk(x_NGC: Tensor, y_WGO: Tensor, weight_KCO: Tensor, windows: range, step: int) -> None:
+    """Add what a chunk of windows gives back to the places it has read."""
+    for tap, weight in enumerate(weight_KCO):
+        rows = read_tap(x_NGC, windows, tap, step)
+        source = rows_of(y_WGO[: rows.size(0)])
+        if step == 1:
+            rows_of(rows).addmm_(source, weight.t())
+        else:
+            rows.add_((source @ weight.t()).view_as(rows))
+
+
+def _edge_taps(
+    near: Tensor, edge_weight: Tensor, kernel_size: int, windows: range, step: int
+) -> Iterator[tuple[Tensor, Tensor, tuple[int, slice]]]:
+    """What each tap reads of the band [W, G, P, offsets], the weights [P, offsets, O], and where both are."""
     for tap, pairs in enumerate(_tap_pairs(kernel_size)):
         offsets = min(pairs.stop - pairs.start, near.size(-1))
-        if offsets and near.size(2) and tap < near.size(0):
-            taps.append((tap, offsets, edge_weight[:, pairs.start : pairs.start + offsets]))
-    return taps
+        rows = read_tap(near, windows, tap, step)[..., :offsets]
+        if rows.numel():
+            pairs = slice(pairs.start, pairs.start + offsets)
+            yield rows, edge_weight[:, pairs], (tap, pairs)
 
 
 def _edge_gradients(
-    near: Tensor, grad: Tensor, edge_weight: Tensor, kernel_size: int, step: int, grad_near: Tensor | None
-) -> Tensor:
-    grad_edge = torch.zeros_like(edge_weight)
-    pairs = _tap_pairs(kernel_size)
-    for tap, offsets, weight in _edge_taps(near, edge_weight, kernel_size):
-        rows = near[tap::step, :, :, :offsets]
-        flat_grad = grad[: rows.size(0)].view(-1, grad.size(-1))
-        flat = rows.reshape(flat_grad.size(0), -1)
-        start = pairs[tap].start
-        grad_edge[:, start : start + offsets] = (flat.t() @ flat_grad).view_as(weight)
+    near: Tensor,
+    grad_WGO: Tensor,
+    edge_weight: Tensor,
+    kernel_size: int,
+    windows: range,
+    step: int,
+    grad_edge: Tensor,
+    grad_near: Tensor | None,
+) -> None:
+    for rows, weight, (tap, pairs) in _edge_taps(near, edge_weight, kernel_size, windows, step):
+        flat_grad = rows_of(grad_WGO[: rows.size(0)])
+        flat = rows.flatten(2).flatten(0, 1)
+        grad_edge[:, pairs] += (flat.t() @ flat_grad).view_as(weight)
         if grad_near is not None:
-            product = flat_grad @ weight.reshape(-1, grad.size(-1)).t()
-            grad_near[tap::step, :, :, :offsets] += product.view_as(rows)
-    return grad_edge
+            product = flat_grad @ weight.flatten(0, 1).t()
+            read_tap(grad_near, windows, tap, step)[..., : rows.size(-1)] += product.view_as(rows)

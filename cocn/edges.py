@@ -12,6 +12,7 @@ band.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from cocn.diagonal import Band
 from cocn.permutation import circulant_matrix, circular_filter, num_taps
+from cocn.windows import chunks, part
 
 #: Up to this many places E is formed whole and then cut to the band, which is faster than building the band.
 DENSE_LENGTH = 160
@@ -84,7 +86,7 @@ def permuted_band(
         planes = [_band_triangle(each, rank_BHN[0], gate_BHN[0], tau, width) for each in directions]
     else:
         return _graph_by_graph(edges, rank_BHN, gate_BHN, tau, width, lengths_B)
-    return Band(torch.cat(planes, dim=2), len(directions))
+    return Band(planes[0] if len(planes) == 1 else torch.cat(planes, dim=2), len(directions))
 
 
 def _graph_by_graph(
@@ -204,75 +206,109 @@ def _band_triangle(
     heads, length = rank_HN.shape
     taps = num_taps(tau, gate_HN.dtype)
     lowest, highest = 1 - taps, width + taps
-    head, edge, row, offset = _edges_in_reach(edges, rank_HN, lowest, highest)
-    gates = gate_HN[head, edges.source[edge]] * gate_HN[head, edges.target[edge]]
-    values = None if edges.values is None else edges.values[edge]
+    reach = _edges_in_reach(edges, rank_HN, lowest, highest, circular=tau is not None)
+    gates = gate_HN[reach.head, edges.source[reach.edge]] * gate_HN[reach.head, edges.target[reach.edge]]
+    values = None if edges.values is None else edges.values[reach.edge]
     span = highest - lowest + 1
-    place = row if tau is None else (row + offset) % length
-    cell = (place * heads + head) * span + (offset - lowest)
+    place = reach.row if tau is None else (reach.row + reach.offset) % length
+    cell = (place * heads + reach.head) * span + (reach.offset - lowest)
     planes = _add_edges(cell, gates[:, None], values, length * heads * span).view(-1, length, heads, span)
     if tau is not None:
-        planes = torch.stack([_filter_band(plane, tau, taps, width) for plane in planes])
-    return _mask_wrap(planes.permute(1, 2, 0, 3))
+        with torch.autocast(planes.device.type, enabled=False):
+            planes = torch.stack([_FilterBand.apply(plane, tau, taps, width) for plane in planes])
+    return planes.permute(1, 2, 0, 3)
 
 
-def _edges_in_reach(
-    edges: EdgeList, rank_HN: Tensor, lowest: int, highest: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(head, edge, row, offset) of the edges whose circular offset lies in the range, over all heads."""
+class _Reach(NamedTuple):
+    head: Tensor
+    edge: Tensor
+    row: Tensor
+    offset: Tensor
+
+
+def _edges_in_reach(edges: EdgeList, rank_HN: Tensor, lowest: int, highest: int, circular: bool) -> _Reach:
+    """Edges whose offset, from the row of one end to the column of the other, lies in the range."""
     length = rank_HN.size(1)
-    row = rank_HN[:, edges.source]
-    offset = (rank_HN[:, edges.target] - row - lowest) % length + lowest
-    head, edge = (offset <= highest).nonzero(as_tuple=True)
-    return head, edge, row[head, edge], offset[head, edge]
+    found = []
+    for head, rank in enumerate(rank_HN):
+        row = rank[edges.source]
+        offset = rank[edges.target].sub_(row).sub_(lowest)
+        if circular:
+            offset.remainder_(length)
+        edge = ((offset >= 0) & (offset <= highest - lowest)).nonzero().squeeze(1)
+        found.append(_Reach(torch.full_like(edge, head), edge, row[edge], offset[edge].add_(lowest)))
+    return _Reach(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
 
-def _filter_band(plane_NHL: Tensor, tau: float, taps: int, width: int) -> Tensor:
-    """Filter along both axes. Offsets 1−taps…W+taps by column come in, offsets 1…W by row go out."""
-    span = plane_NHL.size(-1)
-    with torch.autocast(plane_NHL.device.type, enabled=False):
-        offsets = torch.arange(span, device=plane_NHL.device, dtype=plane_NHL.dtype)
-        along_rows = _decay(offsets[:, None] - offsets[: span - taps], tau)
-        by_row = _Turn.apply(plane_NHL @ along_rows, 1 - taps)
-        along_columns = _decay(offsets[taps : taps + width] - offsets[: span - taps, None], tau)
-        return by_row @ along_columns
+class _FilterBand(torch.autograd.Function):
+    """Filter along both axes: offsets 1−taps…W+taps by column come in, offsets 1…W by row go out.
+
+    Cells past the last place are cleared: the convolution pads the end with zeros, it does not wrap.
+    """
+
+    @staticmethod
+    def forward(ctx, plane, tau, taps, width):  # type: ignore[no-untyped-def]
+        length, heads, span = plane.shape
+        along_rows, along_columns = _band_filters(plane, tau, taps, width)
+        ctx.save_for_backward(along_rows, along_columns)
+        ctx.taps, ctx.span = taps, span
+        out = plane.new_empty(length, heads, width)
+        for places in chunks(length, plane):
+            columns = _columns(places, taps, width, length, plane.device)
+            by_column = plane[columns] @ along_rows
+            torch.matmul(_turned(by_column, len(places)).contiguous(), along_columns, out=part(out, places))
+        _clear_past_end(out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        along_rows, along_columns = ctx.saved_tensors
+        length, heads, width = grad.shape
+        grad = grad.contiguous()
+        grad_plane = grad.new_zeros(length, heads, ctx.span)
+        for places in chunks(length, grad_plane):
+            inner = _clear_past_end(part(grad, places).clone(), places.start, length) @ along_columns.t()
+            by_column = grad.new_zeros(len(places) + inner.size(-1) - 1, heads, inner.size(-1))
+            _turned(by_column, len(places)).copy_(inner)
+            columns = _columns(places, ctx.taps, width, length, grad.device)
+            if isinstance(columns, slice):
+                grad_plane[columns] += by_column @ along_rows.t()
+            else:
+                grad_plane.index_add_(0, columns, by_column @ along_rows.t())
+        return grad_plane, None, None, None
+
+
+def _band_filters(plane: Tensor, tau: float, taps: int, width: int) -> tuple[Tensor, Tensor]:
+    """Filters from offsets 1−taps…W+taps to 1−taps…W along rows, and from there to 1…W along columns."""
+    span = width + 2 * taps
+    offsets = torch.arange(span, device=plane.device, dtype=plane.dtype)
+    along_rows = _decay(offsets[:, None] - offsets[: span - taps], tau)
+    along_columns = _decay(offsets[taps : taps + width] - offsets[: span - taps, None], tau)
+    return along_rows, along_columns
 
 
 def _decay(distance: Tensor, tau: float) -> Tensor:
     return torch.where(distance >= 0, torch.exp(-tau * distance.clamp(min=0)), 0.0)
 
 
-class _Turn(torch.autograd.Function):
-    """Columns to rows: out[i, h, l] = x[(i + lowest + l) mod n, h, l], a strided view of a padded copy."""
-
-    @staticmethod
-    def forward(ctx, x, lowest):  # type: ignore[no-untyped-def]
-        ctx.lowest = lowest
-        length, _, span = x.shape
-        before, after = -lowest, lowest + span - 1
-        padded = torch.cat([x[length - before :], x, x[:after]])
-        return _turned(padded, length).contiguous()
-
-    @staticmethod
-    def backward(ctx, grad):  # type: ignore[no-untyped-def]
-        length, heads, span = grad.shape
-        before, after = -ctx.lowest, ctx.lowest + span - 1
-        padded = grad.new_zeros(before + length + after, heads, span)
-        _turned(padded, length).copy_(grad)
-        inner = padded[before : before + length]
-        inner[length - before :] += padded[:before]
-        inner[:after] += padded[before + length :]
-        return inner, None
+def _columns(places: range, taps: int, width: int, length: int, device: torch.device) -> slice | Tensor:
+    """Columns that rows at these places read at offsets 1−taps…W, around the circle."""
+    start, stop = places.start + 1 - taps, places.stop + width
+    if start >= 0 and stop <= length:
+        return slice(start, stop)
+    return torch.arange(start, stop, device=device) % length
 
 
-def _turned(padded: Tensor, length: int) -> Tensor:
-    _, heads, span = padded.shape
-    return padded.as_strided((length, heads, span), (heads * span, span, heads * span + 1))
+def _turned(by_column: Tensor, num_rows: int) -> Tensor:
+    """Columns to rows: out[i, h, l] = x[i + l, h, l], a strided view."""
+    _, heads, span = by_column.shape
+    return by_column.as_strided((num_rows, heads, span), (heads * span, span, heads * span + 1))
 
 
-def _mask_wrap(cells_NHEW: Tensor) -> Tensor:
-    """Clear the cells past the last place: the convolution pads the end with zeros, it does not wrap."""
-    length, width = cells_NHEW.size(0), cells_NHEW.size(-1)
-    places = torch.arange(length, device=cells_NHEW.device)[:, None]
-    inside = places + torch.arange(1, width + 1, device=cells_NHEW.device) < length
-    return cells_NHEW * inside[:, None, None]
+def _clear_past_end(cells_NHW: Tensor, first: int = 0, length: int | None = None) -> Tensor:
+    """Zero the cells (i, i+d) with i+d past the last place, in place; rows start at `first`."""
+    rows, _, width = cells_NHW.shape
+    length = rows if length is None else length
+    for place in range(max(length - width, first), first + rows):
+        cells_NHW[place - first, :, length - 1 - place :] = 0
+    return cells_NHW

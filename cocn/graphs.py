@@ -13,7 +13,7 @@ from torch import Tensor
 from cocn.edges import EdgeList
 from cocn.positions import structural_positions
 from cocn.propagation import NormalisedAdjacency, normalised_adjacency
-from cocn.ties import Ties, tie_ranks
+from cocn.ties import Ties, colour_rows, tie_ranks
 
 #: Above this many nodes structural positions come from the pipeline, which needs no n×n matrix.
 STRUCTURAL_LIMIT = 2048
@@ -59,11 +59,12 @@ class GraphBatch:
         padded = values_TC.new_zeros(self.num_graphs * self.max_length, values_TC.size(-1))
         return padded.index_copy(0, self.slots, values_TC).view(self.num_graphs, self.max_length, -1)
 
-    def restore(self, values_BNC: Tensor) -> Tensor:
-        """[B, N, C] → [T, C] in the order of the input."""
-        flat = values_BNC.reshape(self.num_graphs * self.max_length, -1)
-        arranged = flat if self.slots is None else flat[self.slots]
-        return torch.empty_like(arranged).index_copy(0, self.arrangement, arranged)
+    @property
+    def input_slots(self) -> Tensor:
+        """[T] place of each node of the input in the padded [B, N] layout."""
+        places = torch.arange(self.arrangement.numel(), device=self.arrangement.device)
+        slots = places if self.slots is None else self.slots
+        return torch.empty_like(slots).scatter_(0, self.arrangement, slots)
 
     def to(self, device: torch.device | str) -> GraphBatch:
         edges = EdgeList(
@@ -109,7 +110,7 @@ def prepare(
         edge_attr: [M] weights or [M, E] features.
         batch: [T] graph of each node; None for one graph.
         positions: [T, P] structural positions.
-        tie_rank: [T] place of each node within its graph if already known (see :class:`ArrangeTies`).
+        tie_rank: [T] place of each node within its graph if already known (see :class:`cocn.ArrangeTies`).
         num_nodes: T where there is neither x nor positions.
         ties: how to arrange nodes (see :func:`cocn.ties.tie_ranks`).
         self_loops: add self-loops to Ã.
@@ -120,8 +121,10 @@ def prepare(
     if batch is None:
         batch = torch.zeros(num_nodes, dtype=torch.long, device=edge_index.device)
     lengths = torch.bincount(batch)
-    max_length = int(lengths.max()) if num_nodes else 0
-    edge_values = None if edge_attr is None else edge_attr.reshape(edge_index.size(1), -1)
+    if not num_nodes or not lengths.all():
+        raise ValueError(f"Expected every graph to have nodes (got {lengths.tolist()} nodes)")
+    max_length = int(lengths.max())
+    edge_values = None if edge_attr is None else edge_attr.unsqueeze(1) if edge_attr.dim() == 1 else edge_attr
     if tie_rank is None:
         tie_rank = _rank_each_graph(edge_index, edge_values, batch, lengths, x, positions, ties)
     arrangement = (batch * max_length + tie_rank).argsort()
@@ -211,8 +214,7 @@ def _rank_each_graph(
     positions: Tensor | None,
     ties: Ties,
 ) -> Tensor:
-    parts = [part for part in (x, positions) if part is not None]
-    colours = torch.cat([part.detach().double() for part in parts], dim=1) if parts else None
+    colours = colour_rows(x, positions)
     if lengths.numel() <= 1:
         return tie_ranks(edge_index, batch.numel(), colours, edge_values, ties)
     ranks = torch.empty_like(batch)
@@ -242,9 +244,10 @@ def _arrange_edges(
     order = keys.argsort(stable=True)
     values = None if edge_values is None else edge_values[order]
     mirrored = (target * num_nodes + source).argsort(stable=True)
-    symmetric = torch.equal(keys[order], (target * num_nodes + source)[mirrored]) and (
-        edge_values is None or torch.equal(edge_values[order], edge_values[mirrored])
-    )
+    symmetric = torch.equal(keys[order], (target * num_nodes + source)[mirrored])
+    if edge_values is not None and values is not None:
+        # Two directions that share a value now may part when values are learned.
+        symmetric &= not edge_values.requires_grad and torch.equal(values, edge_values[mirrored])
     return EdgeList(
         graph=batch[edge_index[0]][order],
         source=local[source[order]],

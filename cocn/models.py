@@ -129,8 +129,10 @@ class CoCN(nn.Module):
             edge_channels=edge_channels if structure_features else 0,
         )
         read_channels = max(in_channels, 1)
-        self.input = nn.Linear(read_channels * (2 if propagated_features else 1), hidden_channels)
-        self.norm = nn.LayerNorm(hidden_channels)
+        # Without node features the convolutions and skips read none, so there is nothing to map either.
+        width = read_channels * (2 if propagated_features else 1)
+        self.input = nn.Linear(width, hidden_channels) if node_features else None
+        self.norm = nn.LayerNorm(hidden_channels) if node_features else None
         self.positions: PositionRegression | None = None
         if position_source == "explicit":
             self.positions = PositionRegression(
@@ -201,10 +203,7 @@ class CoCN(nn.Module):
         if self.up is None:
             return max_over_sets(levels[-1], self.num_heads, self._last_mask(mask))
         recovered = circular_filter(self.up(levels, mask), self.tau, lengths_G, transpose=True)
-        nodes = scatter_sequence(recovered, ranks.order_BHN, ranks.rank_BHN) * gates.transpose(
-            1, 2
-        ).unsqueeze(-1)
-        return graph.restore(nodes.flatten(2))
+        return scatter_sequence(recovered, ranks.rank_BHN, graph.input_slots, gates).flatten(1)
 
     def graph_features(self, graph: GraphBatch) -> Tensor:
         """[T, D] input features, with their neighbours' means beside them where asked for."""
@@ -216,7 +215,9 @@ class CoCN(nn.Module):
         return torch.cat([x, graph.adjacency.propagate(x)], dim=1)
 
     def read_features(self, x_TD: Tensor) -> Tensor:
-        """The input module: linear, layer normalisation, ReLU. Returns [T, C]."""
+        """The input module, [T, C]: linear, layer normalisation, ReLU; zeros without node features."""
+        if self.input is None or self.norm is None:
+            return self.out.weight.new_zeros(x_TD.size(0), self.hidden_channels)
         return torch.relu(self.norm(self.input(x_TD)))
 
     def regress_positions(self, graph: GraphBatch) -> Tensor:
@@ -241,7 +242,7 @@ class CoCN(nn.Module):
     def _features_or_ones(self, graph: GraphBatch) -> Tensor:
         if graph.x is not None:
             return graph.x
-        return self.input.weight.new_ones(graph.arrangement.numel(), 1)
+        return self.out.weight.new_ones(graph.arrangement.numel(), 1)
 
     def rank_nodes(self, graph: GraphBatch) -> Ranks:
         """Order the nodes of each graph by each head."""
@@ -252,10 +253,7 @@ class CoCN(nn.Module):
 
     def permute(self, h_BNC: Tensor, ranks: Ranks, gates_BHN: Tensor, lengths_G: Tensor | None) -> Tensor:
         """P̂H for every head, [N, G, C]."""
-        sequence = gather_sequence(h_BNC, ranks.order_BHN, ranks.rank_BHN)
-        if gates_BHN.requires_grad:
-            in_order = gates_BHN.gather(-1, ranks.order_BHN).flatten(0, 1).t()
-            sequence = sequence * in_order.unsqueeze(-1)
+        sequence = gather_sequence(h_BNC, ranks.order_BHN, ranks.rank_BHN, gates_BHN)
         return circular_filter(sequence, self.tau, lengths_G)
 
     def permute_edges(self, graph: GraphBatch, ranks: Ranks, gates_BHN: Tensor) -> Band | None:
@@ -389,7 +387,11 @@ class SegmentCoCN(CoCN):
         return torch.cat(index), torch.cat(adjacency)
 
     def embed_segments(self, batch: SegmentBatch) -> Tensor:
-        """[R, H·C] for the records of a batch."""
+        """[R, H·C] for the records of a batch.
+
+        Positions are regressed from ``batch.positions``: structural ones, or Ã^t X for explicit positions. A
+        batch without them gives the rows of x, taken as propagated already.
+        """
         h_UC = self.read_features(batch.x)
         positions = None
         if self.positions is not None:

@@ -39,12 +39,17 @@ class StackSettings:
         return (1,) * self.unit_layers + (self.kernel_size,) * self.pool_layers + (1,) * self.final_layer
 
     @property
-    def band_width(self) -> int:
-        """Off-diagonals of E that the stack reads at its input."""
-        width = 0
+    def band_widths(self) -> tuple[int, ...]:
+        """Off-diagonals of E that are read at the input of each layer and of all above it; 0 at the end."""
+        widths = [0]
         for step in reversed(self.steps):
-            width = width * step + self.kernel_size - 1
-        return width if self.edge_channels else 0
+            widths.append(widths[-1] * step + self.kernel_size - 1 if self.edge_channels else 0)
+        return tuple(reversed(widths))
+
+    @property
+    def band_width(self) -> int:
+        """Off-diagonals of E that the stack reads."""
+        return self.band_widths[0]
 
 
 class CompressionStack(nn.Module):
@@ -53,6 +58,7 @@ class CompressionStack(nn.Module):
     def __init__(self, settings: StackSettings) -> None:
         super().__init__()
         self.steps = settings.steps
+        self.following_widths = settings.band_widths[1:]
         first_channels = settings.channels if settings.node_features else 0
         self.layers = nn.ModuleList(
             CompressedLayer(
@@ -75,8 +81,8 @@ class CompressionStack(nn.Module):
         """Features of every level, the input first."""
         levels = [h_NGC]
         masks = level_masks(mask_NG1, self.steps)
-        for layer, mask in zip(self.layers, masks, strict=False):
-            h_NGC, band = layer(h_NGC, band, mask)
+        for layer, mask, width in zip(self.layers, masks, self.following_widths, strict=False):
+            h_NGC, band = layer(h_NGC, band, mask, width)
             levels.append(h_NGC)
         return levels
 

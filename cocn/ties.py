@@ -52,7 +52,15 @@ def tie_ranks(
         return _canonical_ranks(edge_index, num_nodes, colour_features, edge_attr)
     colours = refine_colours(edge_index, num_nodes, colour_features, edge_attr)
     order = colours.argsort(stable=True)
+    # The degree leads, so that tied nodes stand from the rim to the core, as far as colours tell them apart.
+    order = order[torch.bincount(edge_index[1], minlength=num_nodes)[order].argsort(stable=True)]
     return torch.empty_like(order).scatter_(0, order, torch.arange(num_nodes, device=order.device))
+
+
+def colour_rows(*features: Tensor | None) -> Tensor | None:
+    """What tells nodes apart besides the edges, side by side; None where nothing does."""
+    present = [part.detach().double() for part in features if part is not None]
+    return torch.cat(present, dim=1) if present else None
 
 
 def _canonical_ranks(
@@ -77,15 +85,14 @@ def _as_coloured_graph(
 ) -> tuple[Tensor, Tensor]:
     """A plain undirected graph with the same automorphisms.
 
-    An undirected edge without features stays as it is. Otherwise an edge becomes a path through two auxiliary
-    vertices, coloured by its features, the first one at its source.
+    A single undirected edge without features stays as it is. Otherwise an edge becomes a path through two
+    auxiliary vertices, coloured by its features, the first one at its source.
     """
-    keys = edge_index[0] * num_nodes + edge_index[1]
+    keys = (edge_index[0] * num_nodes + edge_index[1]).sort().values
     mirrored = (edge_index[1] * num_nodes + edge_index[0]).sort().values
-    if edge_attr is None and torch.equal(keys.sort().values, mirrored):
-        return edge_index[:, edge_index[0] < edge_index[1]].unique(dim=1), _with_loops(
-            edge_index, num_nodes, colours
-        )
+    if edge_attr is None and torch.equal(keys, mirrored) and bool((keys[1:] > keys[:-1]).all()):
+        pairs = edge_index[:, edge_index[0] < edge_index[1]]
+        return pairs, _with_loops(edge_index, num_nodes, colours)
     num_edges = edge_index.size(1)
     kinds = torch.zeros(num_edges, dtype=torch.long)
     if edge_attr is not None and num_edges:
@@ -111,7 +118,6 @@ def refine_colours(
     """
     source, target = edge_index
     degree = torch.bincount(target, minlength=num_nodes)
-    # The degree leads, so that the arrangement reads from the rim to the core.
     colours = _mix(degree) if colour_features is None else _mix(degree + _row_hash(colour_features))
     message_salt = 0 if edge_attr is None else _row_hash(edge_attr.reshape(source.numel(), -1))
     for _ in range(REFINEMENT_ROUNDS):

@@ -12,7 +12,16 @@ import math
 import torch
 from torch import Tensor, nn
 
-from cocn.windows import average_spread, correlate, spread, weight_gradient
+from cocn.windows import (
+    accumulate_weight_gradient,
+    average_back,
+    chunks,
+    correlate,
+    num_windows,
+    part,
+    spread,
+    spread_average_over,
+)
 
 
 class TransposedLayer(nn.Module):
@@ -40,11 +49,10 @@ class TransposedLayer(nn.Module):
     def forward(self, h_MGC: Tensor, skip_NGC: Tensor) -> Tensor:
         """Returns [N, G, C], the shape of the skip."""
         length = skip_NGC.size(0)
-        recovered = self.convolution(h_MGC, self.step, length)
         if not self.residual:
-            return skip_NGC + self.dropout(torch.relu(recovered))
-        spread_out = torch.relu(average_spread(h_MGC, self.kernel_size, self.step, length))
-        return skip_NGC + spread_out - self.dropout(recovered)
+            return skip_NGC + self.dropout(torch.relu(self.convolution(h_MGC, self.step, length)))
+        removed = self.dropout(self.convolution(h_MGC, self.step, length, negate=True))
+        return _Recover.apply(removed, h_MGC, skip_NGC, self.kernel_size, self.step)
 
     def extra_repr(self) -> str:
         return f"step={self.step}, residual={self.residual}"
@@ -73,13 +81,13 @@ class TransposedConvolution(nn.Module):
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.zeros_(self.bias)
 
-    def forward(self, x_MGC: Tensor, step: int, length: int) -> Tensor:
-        """Recover the sequence of this length. Returns [length, G, O]."""
-        weight: Tensor = self.weight
+    def forward(self, x_MGC: Tensor, step: int, length: int, negate: bool = False) -> Tensor:
+        """Recover the sequence of this length, or its negative. Returns [length, G, O]."""
+        weight, bias = (-self.weight, -self.bias) if negate else (self.weight, self.bias)
         if torch.is_autocast_enabled(x_MGC.device.type):
             dtype = torch.get_autocast_dtype(x_MGC.device.type)
-            x_MGC, weight = x_MGC.to(dtype), weight.to(dtype)
-        return _Transposed.apply(x_MGC, weight, step, length) + self.bias
+            x_MGC, weight, bias = x_MGC.to(dtype), weight.to(dtype), bias.to(dtype)
+        return _Transposed.apply(x_MGC, weight, bias, step, length)
 
     def extra_repr(self) -> str:
         kernel_size, out_channels, in_channels = self.weight.shape
@@ -88,14 +96,44 @@ class TransposedConvolution(nn.Module):
 
 class _Transposed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, step, length):  # type: ignore[no-untyped-def]
+    def forward(ctx, x, weight, bias, step, length):  # type: ignore[no-untyped-def]
         ctx.save_for_backward(x, weight)
         ctx.step = step
-        return spread(x.contiguous(), weight, step, length)
+        return spread(x, weight, step, length, bias)
 
     @staticmethod
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         x, weight = ctx.saved_tensors
         grad = grad.contiguous()
-        grad_x = correlate(grad, weight, ctx.step)[: x.size(0)] if ctx.needs_input_grad[0] else None
-        return grad_x, weight_gradient(grad, x.contiguous(), weight, ctx.step), None, None
+        grad_x = correlate(grad, weight, ctx.step) if ctx.needs_input_grad[0] else None
+        grad_weight = torch.zeros_like(weight)
+        for windows in chunks(x.size(0), x):
+            accumulate_weight_gradient(grad_weight, grad, part(x, windows), windows, ctx.step)
+        return grad_x, grad_weight, grad.sum((0, 1)), None, None
+
+
+class _Recover(torch.autograd.Function):
+    """removed + ReLU(AvgPool(Dilat(h))) + skip, in place of what is removed."""
+
+    @staticmethod
+    def forward(ctx, removed, h, skip, kernel_size, step):  # type: ignore[no-untyped-def]
+        ctx.mark_dirty(removed)
+        ctx.kernel_size, ctx.step = kernel_size, step
+        active = torch.empty_like(removed, dtype=torch.bool)
+        for places in chunks(removed.size(0), removed):
+            target = part(removed, places)
+            members = torch.zeros_like(target)
+            spread_average_over(members, h, kernel_size, places, step)
+            torch.gt(members, 0, out=part(active, places))
+            target.add_(members.relu_()).add_(part(skip, places))
+        ctx.save_for_backward(active)
+        return removed
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        (active,) = ctx.saved_tensors
+        grad_h = grad.new_zeros(num_windows(grad.size(0), ctx.step), *grad.shape[1:])
+        for places in chunks(grad.size(0), grad):
+            inner = part(grad, places) * part(active, places)
+            average_back(grad_h, inner, ctx.kernel_size, places, ctx.step)
+        return grad, grad_h, grad, None, None

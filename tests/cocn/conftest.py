@@ -1,0 +1,24 @@
+"""Settings of all tests of the models."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> Iterator[None]:
+    """Tensors here are so small that threads only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def _same_start() -> Iterator[None]:
+    """Every test draws the same numbers, whichever run before it, and leaves the default type as it was."""
+    before = torch.get_default_dtype()
+    torch.manual_seed(3)
+    yield
+    torch.set_default_dtype(before)
