@@ -31,14 +31,13 @@ SETTINGS: dict[str, object] = {
     "model.heads": 4,
     "segments.heads": 4,
     "model.dropout": 0.1,
-    "train.learning_rate": 0.003,
     "train.schedule": "cosine",
     "resources.workers": 2,
 }
 #: Steps differ: a segment epoch is many, a full-graph epoch is one.
 PER_MODEL: dict[str, dict[str, object]] = {
-    "segment": {"epochs": 12, "batch_size": 250},
-    "sparse": {"epochs": 120, "validate_every": 1},
+    "segment": {"epochs": 16, "batch_size": 250, "learning_rate": 0.003},
+    "sparse": {"epochs": 120, "learning_rate": 0.01},
 }
 
 
