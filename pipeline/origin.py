@@ -52,8 +52,13 @@ class Origin(BaseModel):
                     f"{name}={mine} (got {name}={theirs})"
                 )
 
-    def require_store(self, store: GraphStore, checkpoint: Path) -> None:
+    def require_store(self, store: GraphStore, checkpoint: Path, remedy: str = "") -> None:
         """Refuse a store that is not the one of the training.
+
+        Args:
+            store: The store.
+            checkpoint: Named in the error.
+            remedy: What to do about it, told at the end of the error.
 
         Raises:
             UserError: if sizes or the digest of what training read differ.
@@ -63,7 +68,7 @@ class Origin(BaseModel):
         if digest != self.digest:
             raise UserError(
                 f"Expected '{store.path}' to hold what '{checkpoint}' was trained on, {self.dataset} with "
-                f"digest {self.digest[:12]} (got {store.manifest.name} with digest {digest[:12]})"
+                f"digest {self.digest[:12]} (got {store.manifest.name} with digest {digest[:12]}){remedy}"
             )
 
     def _position_sizes(self) -> tuple[str, ...]:

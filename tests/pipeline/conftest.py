@@ -44,7 +44,11 @@ def tiny_config(output: Path, **overrides: object) -> Config:
 @pytest.fixture
 def tiny_store(tmp_path: Path) -> GraphStore:
     """A minesweeper board with positions by row and by column, propagated features and segments."""
-    store = GraphStore.create(tmp_path / "store", minesweeper(SIDE, num_splits=2), Parameters())
+    return prepare_tiny(GraphStore.create(tmp_path / "store", minesweeper(SIDE, num_splits=2), Parameters()))
+
+
+def prepare_tiny(store: GraphStore) -> GraphStore:
+    """Run every stage on a board of `SIDE`."""
     with store.begin("positions", Parameters()) as stage:
         cells = np.arange(SIDE * SIDE)
         columns = np.stack([cells, cells % SIDE * SIDE + cells // SIDE], axis=1).astype(np.float32)
@@ -54,5 +58,5 @@ def tiny_store(tmp_path: Path) -> GraphStore:
         stage.commit({"columns": ["row", "column"]})
     propagate_features(store, 2)
     for split in range(2):
-        write_segments(store, tiny_config(tmp_path, data__split=split))
+        write_segments(store, tiny_config(store.path.parent, data__split=split))
     return store

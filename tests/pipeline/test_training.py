@@ -10,8 +10,8 @@ import pipeline.training
 from pipeline.checkpoint import latest_checkpoint, read_state
 from pipeline.config import Config
 from pipeline.errors import UserError
-from pipeline.server import free_port
 from pipeline.results import TrainResult, read_epochs, read_result
+from pipeline.server import free_port
 from pipeline.store import GraphStore
 from pipeline.training import TrainJob, step_seed, train_worker
 from tests.pipeline.conftest import tiny_config

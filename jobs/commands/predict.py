@@ -1,0 +1,70 @@
+"""`cocn predict`: a trained model's answer for every node, in one Parquet file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.output import emit
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pipeline.predict import Prediction
+
+
+def register(app: typer.Typer) -> None:
+    app.command("predict")(predict)
+
+
+def predict(
+    out: Annotated[Path, typer.Option(help="Parquet file to write.")] = Path("predictions.parquet"),
+    run: Annotated[str | None, typer.Option(help="MLflow run of a training; its best checkpoint.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Directory of a checkpoint, or of a training for its best one.")
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Store to predict on; by default the training's.")
+    ] = None,
+    embeddings: Annotated[bool, typer.Option("--embeddings", help="Also write embeddings.")] = False,
+    other_graph: Annotated[
+        bool, typer.Option("--other-graph", help="Take a graph that the model was not trained on.")
+    ] = False,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow tracking URI of the run.")] = None,
+    output: Annotated[Path, typer.Option(help="Directory that trainings wrote to.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+) -> None:
+    """Predict every node: id, prediction, label, split, class probabilities and, if asked, its embedding.
+
+    Example: [bold]cocn predict --run 0a1b2c… --store stores/genius --out predictions.parquet[/bold]
+    """
+    from pipeline.checkpoint import find_checkpoint, read_origin
+    from pipeline.errors import UserError
+    from pipeline.predict import predict as run_prediction
+    from pipeline.store import GraphStore
+    from pipeline.tracking import existing_store
+    from pipeline.trained import checkpoint_of_run
+
+    if (run is None) == (checkpoint is None):
+        raise UserError(
+            "Expected one of '--run' and '--checkpoint' (got " + ("none)" if run is None else "both)")
+        )
+    if run is not None:
+        found = checkpoint_of_run(existing_store(tracking_uri, output), run, output)
+    else:
+        found = find_checkpoint(checkpoint or Path())
+    opened = GraphStore.open(store or read_origin(found).store)
+    done = run_prediction(found, opened, out, embeddings=embeddings, other_graph=other_graph)
+    emit(done, as_json, _table(done))
+
+
+def _table(done: "Prediction") -> "Table":
+    from rich.table import Table
+
+    metrics = list(dict.fromkeys(name for scores in done.scores.values() for name in scores))
+    table = Table("part", *metrics, box=None, padding=(0, 2, 0, 0))
+    for part, scores in done.scores.items():
+        table.add_row(part, *(f"{scores[name]:.4f}" if name in scores else "" for name in metrics))
+    table.caption = f"{done.num_nodes:,} nodes, {done.nodes_per_second:,.0f} a second\n{done.out}"
+    table.caption_justify = "left"
+    return table
