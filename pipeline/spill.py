@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.arrays import CSR
-from pipeline.cleaning import EdgeReport, clean_edges, index_type
+from pipeline.cleaning import EdgeReport, clean_edges, distinct, index_type
 
 # Edges kept in memory; sorting them takes about 60 bytes each.
 MEMORY_EDGES = 2**24
@@ -126,9 +126,9 @@ class EdgeSpill:
         path = self._range_path(number)
         pairs = np.fromfile(path, dtype=PAIR).reshape(-1, 2)
         path.unlink()
-        keys = np.unique((pairs[:, 0] - low) * (2 * self._num_nodes) + pairs[:, 1])
+        keys = distinct((pairs[:, 0] - low) * (2 * self._num_nodes) + pairs[:, 1])
         one_way = keys[keys % 2 == 0] >> 1
-        both = np.unique(keys >> 1)
+        both = distinct(keys >> 1)
         chosen = one_way if self._directed else both
         rows = chosen // self._num_nodes
         return rows + low, chosen - rows * self._num_nodes, len(one_way), len(both)
