@@ -15,12 +15,16 @@ from pipeline.errors import UserError
 # One line a command: the modules of jobs/commands with a `register(app)`, in the order that help shows.
 COMMANDS = (
     "demo",
+    "datasets",
+    "plan",
+    "preprocess",
     "train",
-    "doctor",
+    "predict",
     "compare",
     "ui",
     "track",
     "bench",
+    "doctor",
 )
 
 

@@ -4,6 +4,10 @@ import importlib
 import logging
 import os
 import secrets
+import shlex
+import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,18 +69,42 @@ def local_cluster(cpus: int | None = None, *, dashboard: bool = False) -> Iterat
     import ray
 
     _read_switches_again()
-    ray.init(
-        address="local",
-        num_cpus=cpus,
-        include_dashboard=dashboard,
-        dashboard_host="127.0.0.1",
-        logging_level=logging.ERROR,
-        log_to_driver=_is_debugging(),
-    )
+    with _own_signal_handler():
+        ray.init(
+            address="local",
+            num_cpus=cpus,
+            include_dashboard=dashboard,
+            dashboard_host="127.0.0.1",
+            logging_level=logging.ERROR,
+            log_to_driver=_is_debugging(),
+            runtime_env=_quoted_interpreter(),
+        )
     try:
         yield
     finally:
-        ray.shutdown()
+        with _own_signal_handler():
+            ray.shutdown()
+
+
+def _quoted_interpreter() -> dict[str, str] | None:
+    """Ray hands the interpreter's path to a shell as it is: quote it where it has a space or the like."""
+    quoted = shlex.quote(sys.executable)
+    return {"py_executable": quoted} if quoted != sys.executable else None
+
+
+@contextmanager
+def _own_signal_handler() -> Iterator[None]:
+    """Give SIGTERM back to its handler after Ray has taken it.
+
+    Starting, Ray installs one that aborts the process after three seconds, too soon to end runs;
+    stopping, it resets the signal to its default, which ends the process on the spot.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _has_token() -> bool:
