@@ -25,6 +25,7 @@ from cocn.segments import SegmentBatch, check_segment_length, window_adjacency, 
 from cocn.ties import Ties
 
 PositionSource = Literal["explicit", "implicit", "fixed"]
+ALL_HEADS = slice(None)
 
 
 class CoCN(nn.Module):
@@ -191,17 +192,23 @@ class CoCN(nn.Module):
         graph = self.prepare(data, **tensors)
         return self.out(self.dropout(self.embed(graph)))
 
-    def embed(self, graph: GraphBatch) -> Tensor:
-        """Representation before the last linear map: [T, H·C] for nodes and links, [B, H·C] for graphs."""
-        ranks = self.rank_nodes(graph)
+    def embed(self, graph: GraphBatch, heads: slice = ALL_HEADS) -> Tensor:
+        """Representation before the last linear map: [T, H·C] for nodes and links, [B, H·C] for graphs.
+
+        Args:
+            graph: the graph.
+            heads: heads to compute; they are independent of one another up to here.
+        """
+        ranks = self.rank_nodes(graph, heads)
+        num_heads = ranks.rank_BHN.size(1)
         gates = gate(ranks.rank_grad_BHN, self.tau)
-        lengths_G = _per_head(graph.padded_lengths, self.num_heads)
+        lengths_G = _per_head(graph.padded_lengths, num_heads)
         mask = None if lengths_G is None else _mask(graph.max_length, lengths_G, gates.dtype)
         h_BNC = graph.pad(self.read_features(self.graph_features(graph)))
         sequence = self.permute(h_BNC, ranks, gates, lengths_G)
         levels = self.down(sequence, self.permute_edges(graph, ranks, gates), mask)
         if self.up is None:
-            return max_over_sets(levels[-1], self.num_heads, self._last_mask(mask))
+            return max_over_sets(levels[-1], num_heads, self._last_mask(mask))
         recovered = circular_filter(self.up(levels, mask), self.tau, lengths_G, transpose=True)
         return scatter_sequence(recovered, ranks.rank_BHN, graph.input_slots, gates).flatten(1)
 
@@ -244,9 +251,9 @@ class CoCN(nn.Module):
             return graph.x
         return self.out.weight.new_ones(graph.arrangement.numel(), 1)
 
-    def rank_nodes(self, graph: GraphBatch) -> Ranks:
+    def rank_nodes(self, graph: GraphBatch, heads: slice = ALL_HEADS) -> Ranks:
         """Order the nodes of each graph by each head."""
-        position_BHN = graph.pad(self.regress_positions(graph)).transpose(1, 2)
+        position_BHN = graph.pad(self.regress_positions(graph)[:, heads]).transpose(1, 2)
         gradient = self.rank_gradient or ("pairwise" if graph.max_length <= PAIRWISE_LIMIT else "taylor")
         normalise = self.normalise_rank_gradient and gradient == "taylor"
         return rank(position_BHN.contiguous(), graph.padded_lengths, gradient, normalise)
@@ -358,10 +365,10 @@ class SegmentCoCN(CoCN):
             return self.out(self.dropout(self.embed_segments(data)))
         return super().forward(data, edge_index, **tensors)
 
-    def embed(self, graph: GraphBatch) -> Tensor:
+    def embed(self, graph: GraphBatch, heads: slice = ALL_HEADS) -> Tensor:
         """[T, H·C] for nodes and links; for graphs the max over their segments, [B, H·C]."""
         check_segment_length(self.segment_length, graph)
-        positions = self.regress_positions(graph)
+        positions = self.regress_positions(graph)[:, heads]
         h_TC = self.read_features(self.graph_features(graph))
         index, adjacency = self._windows(graph, positions.detach())
         nodes = self.embed_windows(h_TC, positions, index, adjacency)

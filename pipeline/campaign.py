@@ -61,14 +61,12 @@ def run_campaign(
 
 
 def vary(config: Config, model: str, split: int, seed: int) -> Config:
-    """The configuration of one training; segments go to the workers, a whole graph to one process."""
-    workers = config.resources.workers if model == "segment" else 1
+    """The configuration of one training."""
     return config.model_copy(
         update={
             "model": config.model.model_copy(update={"name": model}),
             "data": config.data.model_copy(update={"split": split}),
             "train": config.train.model_copy(update={"seed": seed}),
-            "resources": config.resources.model_copy(update={"workers": workers}),
         }
     )
 

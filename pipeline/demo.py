@@ -116,7 +116,14 @@ def _run_stages(output: Path, side: int, seed: int, say: Callable[[str], None]) 
 def configure(config: Config, name: str) -> Config:
     """The configuration of one of the demo's models."""
     varied = vary(config, name, config.data.split, config.train.seed)
-    return varied.model_copy(update={"train": varied.train.model_copy(update=PER_MODEL[name])})
+    # A graph of this size is trained on before a group of workers has started.
+    workers = varied.resources.workers if name == "segment" else 1
+    return varied.model_copy(
+        update={
+            "train": varied.train.model_copy(update=PER_MODEL[name]),
+            "resources": varied.resources.model_copy(update={"workers": workers}),
+        }
+    )
 
 
 def measure_baselines(store: GraphStore, config: Config) -> tuple[Baseline, ...]:

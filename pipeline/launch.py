@@ -110,11 +110,11 @@ def may_go_on(result: TrainResult, time_budget: float | None) -> bool:
 
 def execute(job: TrainJob) -> None:
     """Run a job where it belongs: in this process, or in a group of Ray Train workers."""
-    resources = job.config.resources
-    if resources.workers > 1 and not streams(job.config.model):
+    resources, model = job.config.resources, job.config.model
+    if not streams(model) and resources.workers > model.heads:
         raise UserError(
-            f"Expected 'resources.workers' to be 1 for the full-graph model '{job.config.model.name}' "
-            f"(got {resources.workers})"
+            f"Expected 'resources.workers' to be at most the {model.heads} heads that workers of '{model.name}' "
+            f"share (got {resources.workers})"
         )
     if resources.workers == 1:
         train_here(job)

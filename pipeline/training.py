@@ -87,7 +87,7 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device) 
         model.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
     )
     state = resume(job, store, model, optimiser, feed)
-    network = distribute(model, world_size)
+    network = distribute(model, job.config.model, rank, world_size)
     metric = chosen_metric(settings.metric, origin.inputs.num_classes)
     class_weights = balance_classes(store, job.config, device) if settings.class_weights else None
     total_steps = settings.epochs * feed.steps_per_epoch

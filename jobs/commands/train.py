@@ -30,7 +30,8 @@ def train(
     batch_size: Annotated[int | None, typer.Option(help="Records in a batch, over all workers.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Learning rate at its peak.")] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes that train a segment model together.")
+        int | None,
+        typer.Option(help="Processes that share the rows of a step, or the heads of a full graph."),
     ] = None,
     cpus_per_worker: Annotated[int | None, typer.Option(help="Cores of each worker.")] = None,
     gpus_per_worker: Annotated[float | None, typer.Option(help="GPUs of each worker.")] = None,

@@ -106,7 +106,15 @@ def _spawned(rank: int, jobs: list[TrainJob], port: int) -> None:
 
 
 def test_one_and_two_workers_agree(tiny_store: GraphStore, tmp_path: Path) -> None:
-    configs = [tiny_config(tmp_path, model__dropout=0.0, model__positions=p) for p in ("fixed", "explicit")]
+    """Two ranks share out the rows of a step, or the heads of a whole graph."""
+    kinds: list[dict[str, object]] = [
+        {"model__positions": "fixed"},
+        {"model__positions": "explicit", "model__node_features": False},
+        {"model__name": "sparse", "model__positions": "implicit"},
+        {"model__name": "expanded"},
+        {"model__name": "vanilla", "model__heads": 3},
+    ]
+    configs = [tiny_config(tmp_path, model__dropout=0.0, train__epochs=2, **kind) for kind in kinds]
     alone = [run(config, tiny_store, f"alone-{number}")[0] for number, config in enumerate(configs)]
     together = [make_job(config, tiny_store, f"together-{number}") for number, config in enumerate(configs)]
     multiprocessing.spawn(_spawned, (together, free_port()), nprocs=2)
