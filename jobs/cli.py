@@ -21,6 +21,8 @@ COMMANDS = (
     "train",
     "predict",
     "compare",
+    "submit",
+    "jobs",
     "ui",
     "track",
     "bench",

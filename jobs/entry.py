@@ -1,4 +1,4 @@
-"""What the entry points of jobs share: one argument, one line for a mistake, the result as JSON at the end."""
+"""What the entry points of jobs share: one argument, one line for a mistake, a result as JSON at the end."""
 
 import sys
 from collections.abc import Callable, Sequence

@@ -4,11 +4,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jobs.entry import announce, run_job
+from jobs.entry import announce, run_job, say
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from pipeline.config import Config
-    from pipeline.training import TrainResult
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -16,14 +17,14 @@ def main(arguments: Sequence[str]) -> int:
     return run_job("jobs.train", arguments, train_configured)
 
 
-def train_configured(config: "Config") -> "TrainResult":
+def train_configured(config: "Config") -> "BaseModel":
     """Train the configured model on its split with its seed."""
     from pipeline.campaign import vary
     from pipeline.launch import train
-    from pipeline.preprocess import preprocess
+    from pipeline.prepare import open_prepared
     from pipeline.runs import start_parent
 
-    store = preprocess(config)
+    store = open_prepared(config, say=say)
     with start_parent("train", config) as parent:
         announce(parent)
         return train(vary(config, config.model.name, config.data.split, config.train.seed), store, parent)

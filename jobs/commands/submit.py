@@ -1,0 +1,67 @@
+"""`cocn submit`: a stage as a job of a Ray cluster."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from jobs.output import emit
+
+ADDRESS = "http://127.0.0.1:8265"
+Address = Annotated[
+    str,
+    typer.Option(envvar="COCN_ADDRESS", help="The cluster's dashboard; its token comes from RAY_AUTH_TOKEN."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("submit")(submit)
+
+
+def submit(
+    stage: Annotated[
+        Literal["preprocess", "train", "predict", "compare"], typer.Argument(help="What the job does.")
+    ],
+    config: Annotated[Path, typer.Argument(help="YAML file; its paths are paths of the cluster.")],
+    address: Address = ADDRESS,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Show what the job prints and exit with its code.")
+    ] = False,
+    resources: Annotated[
+        Path | None,
+        typer.Option("--cluster", help="YAML file with resources, tracking and output for this cluster."),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key of the configuration: KEY=VALUE; repeatable.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+) -> None:
+    """Send a stage to a Ray cluster; mistakes are told before anything is uploaded.
+
+    Example: [bold]cocn submit train run.yaml --address http://127.0.0.1:8265 --follow[/bold]
+    """
+    from pipeline.clusters import connect
+    from pipeline.config import load_config, parse_assignments
+    from pipeline.submission import cluster_overrides
+    from pipeline.submission import submit as send
+
+    overrides = cluster_overrides(resources) if resources is not None else {}
+    resolved = load_config(config, {**overrides, **parse_assignments(assignments or ())})
+    cluster = connect(address)
+    submission = send(stage, resolved, cluster)
+    if not follow:
+        emit(
+            submission, as_json, f"{submission.id} submitted; cocn jobs logs {submission.id} shows its output"
+        )
+        return
+    print(f"{submission.id} submitted; Ctrl-C leaves it running", file=sys.stderr, flush=True)  # noqa: T201
+    state = cluster.follow(submission.id, _write)
+    if as_json:
+        emit(state, as_json)
+    raise typer.Exit(state.shell_code)
+
+
+def _write(chunk: str) -> None:
+    sys.stdout.write(chunk)
+    sys.stdout.flush()

@@ -1,0 +1,189 @@
+"""Submitting a stage as a Ray job: everything is checked here first, then code and configuration go up."""
+
+import shlex
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from pipeline.clusters import PROBE_PREFIX, Cluster
+from pipeline.config import Config, ConfigError, read_yaml, to_yaml
+from pipeline.errors import UserError
+from pipeline.provenance import source_revision, user_name
+from pipeline.runs import config_digest
+from pipeline.tracking import without_password
+
+StageName = Literal["preprocess", "train", "predict", "compare"]
+
+PACKAGES = ("cocn", "pipeline", "jobs")
+CLUSTER_KEYS = ("resources.", "tracking.", "output", "data.store", "data.data_root")
+CONFIG_NAME = "config.yaml"
+JUNK = shutil.ignore_patterns("__pycache__", "*.pyc", "*.nbi", "*.nbc", ".*", "*.tmp")
+# Looks for a path where the job will look, without sending any code of ours.
+PROBE = "import os, sys; sys.exit(0 if os.path.exists(sys.argv[1]) else 3)"
+PROBE_ABSENT = 3
+PROBE_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job that the cluster has taken."""
+
+    id: str
+    stage: str
+    address: str
+    entrypoint: str
+
+
+def submit(stage: StageName, config: Config, cluster: Cluster) -> Submission:
+    """Submit one stage.
+
+    Args:
+        stage: `preprocess`, `train`, `predict` or `compare`.
+        config: The resolved configuration; the job gets exactly this one.
+        cluster: Where to.
+
+    Raises:
+        UserError: If the configuration cannot work on a cluster, or what it reads is not there. Nothing
+            has been uploaded then.
+    """
+    check_portable(config)
+    check_inputs(stage, config, cluster)
+    entrypoint = shlex.join(["python", "-m", f"jobs.{stage}", CONFIG_NAME])
+    cpus, gpus = driver_resources(stage, config)
+    with package(config) as directory:
+        name = cluster.submit(
+            entrypoint=entrypoint,
+            submission_id=f"{stage}-{uuid.uuid4().hex[:12]}",
+            runtime_env={"working_dir": str(directory)},
+            metadata=describe(stage, config),
+            entrypoint_num_cpus=cpus,
+            entrypoint_num_gpus=gpus,
+        )
+    return Submission(name, stage, cluster.address, entrypoint)
+
+
+def cluster_overrides(path: Path) -> dict[str, object]:
+    """The keys of a cluster's file, which may say where and on how much to run, and nothing about science.
+
+    Raises:
+        ConfigError: If it holds any other key.
+    """
+    values = dict(dotted_values(read_yaml(path)))
+    for key in values:
+        if not key.startswith(CLUSTER_KEYS):
+            raise ConfigError(
+                f"{path}: Expected keys under {', '.join(CLUSTER_KEYS)} (got '{key}'): science goes to the "
+                "other file"
+            )
+    return values
+
+
+def dotted_values(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """The leaves of nested keys."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from dotted_values(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def check_portable(config: Config) -> None:
+    """Refuse what means something on this machine only, and what must not travel."""
+    paths = {
+        "output": config.output,
+        "data.store": config.data.store,
+        "data.data_root": config.data.data_root,
+    }
+    for key, path in paths.items():
+        if path is not None and not path.is_absolute():
+            raise UserError(
+                f"Expected '{key}' to be an absolute path that every node of the cluster sees (got '{path}')"
+            )
+    uri = config.tracking.uri
+    if uri is not None and uri != without_password(uri):
+        raise UserError(
+            "Expected 'tracking.uri' to hold no password (got one): set MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD on the cluster's nodes instead"
+        )
+
+
+def check_inputs(stage: StageName, config: Config, cluster: Cluster) -> None:
+    """Look on the cluster for what the job will read."""
+    data = config.data
+    if stage in ("train", "predict") and data.store is not None:
+        if not exists(cluster, data.store / "manifest.json"):
+            raise UserError(
+                f"Expected 'data.store' to be a store on the cluster (got nothing at '{data.store}'): "
+                "cocn submit preprocess makes it"
+            )
+    elif stage == "preprocess":
+        source = Path(data.source)
+        for key, path in {"data.data_root": data.data_root, "data.source": source}.items():
+            if path is not None and path.is_absolute() and not exists(cluster, path):
+                raise UserError(f"Expected '{key}' to exist on the cluster (got nothing at '{path}')")
+
+
+def exists(cluster: Cluster, path: Path) -> bool:
+    """Whether a path exists on the cluster."""
+    name = cluster.submit(
+        entrypoint=shlex.join(["python", "-c", PROBE, str(path)]),
+        submission_id=f"{PROBE_PREFIX}{uuid.uuid4().hex[:12]}",
+        metadata={"cocn.stage": "probe"},
+    )
+    state = cluster.wait(name, PROBE_TIMEOUT_SECONDS)
+    if state.finished:
+        cluster.client.delete_job(name)
+    if state.status == "SUCCEEDED":
+        return True
+    if state.exit_code == PROBE_ABSENT:
+        return False
+    raise UserError(
+        f"Expected the cluster to start a job within {PROBE_TIMEOUT_SECONDS:.0f} s "
+        f"(got {state.status}: {state.message or 'no word'})"
+    )
+
+
+def driver_resources(stage: StageName, config: Config) -> tuple[float, float]:
+    """CPUs and GPUs of the driver: a single worker trains inside it, several are processes of their own."""
+    resources = config.resources
+    alone = resources.workers == 1 or config.model.name != "segment"
+    if stage not in ("train", "predict") or not alone:
+        return 0.0, 0.0
+    return float(resources.cpus_per_worker or 1), float(resources.gpus_per_worker)
+
+
+def describe(stage: StageName, config: Config) -> dict[str, str]:
+    """What the job list shows; nothing secret is among it."""
+    revision = source_revision()
+    known = {
+        "cocn.stage": stage,
+        "cocn.model": config.model.name if stage in ("train", "predict") else "",
+        "cocn.data": config.data.source,
+        "cocn.config": config_digest(config),
+        "cocn.version": version("cocn"),
+        "cocn.commit": revision.commit or "",
+        "cocn.user": user_name(),
+    }
+    return {name: value for name, value in known.items() if value}
+
+
+@contextmanager
+def package(config: Config) -> Iterator[Path]:
+    """A directory with the three packages and the configuration, and nothing else."""
+    with tempfile.TemporaryDirectory(prefix="cocn-job-") as scratch:
+        directory = Path(scratch) / "package"
+        directory.mkdir()
+        for name in PACKAGES:
+            spec = find_spec(name)
+            if spec is None or spec.origin is None:
+                raise UserError(f"Expected the package '{name}' to be installed (got none): run make setup")
+            shutil.copytree(Path(spec.origin).parent, directory / name, ignore=JUNK)
+        (directory / CONFIG_NAME).write_text(to_yaml(config), encoding="utf-8")
+        yield directory
