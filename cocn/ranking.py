@@ -124,7 +124,8 @@ class _TaylorRank(torch.autograd.Function):
         order, ranks, counts, scale = ctx.saved_tensors
         grad = grad * (ranks < counts)
         in_order = grad.gather(-1, order)
-        later = in_order.sum(-1, keepdim=True) - in_order.cumsum(-1)
+        # Summed from the end: total minus prefix would leave rounding where nothing comes later.
+        later = in_order.flip(-1).cumsum(-1).flip(-1) - in_order
         grad_position = 0.25 * (ranks * grad - later.gather(-1, ranks))
         return grad_position * scale, None, None, None, None
 

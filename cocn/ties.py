@@ -73,9 +73,12 @@ def _canonical_ranks(
         colours = colour_features.detach().cpu().unique(dim=0, return_inverse=True)[1]
     edges, colours = _as_coloured_graph(edge_index.cpu(), num_nodes, colours, edge_attr)
     graph = igraph.Graph(n=colours.numel(), edges=edges.t().tolist())
-    labelling = torch.tensor(graph.canonical_permutation(color=colours.tolist()), dtype=torch.long)
-    # Auxiliary vertices have colours of their own; the real nodes keep their relative order.
-    order = labelling[:num_nodes].argsort()
+    graph.vs["node"] = range(colours.numel())
+    # Versions of igraph disagree on the direction of a permutation vector, but not on what applying it does.
+    canonical = graph.permute_vertices(graph.canonical_permutation(color=colours.tolist()))
+    order = torch.tensor(canonical.vs["node"], dtype=torch.long)
+    # Auxiliary vertices have no rank; the real nodes keep their relative order.
+    order = order[order < num_nodes]
     ranks = torch.empty_like(order).scatter_(0, order, torch.arange(num_nodes))
     return ranks.to(edge_index.device)
 
