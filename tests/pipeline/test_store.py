@@ -268,3 +268,18 @@ def test_list_columns_and_slices(tmp_path: Path) -> None:
     table = read_arrow(tmp_path / "x.arrow")
     assert np.array_equal(column_array(table, "x"), values)
     assert np.array_equal(column_array(table.slice(1, 2), "x"), values[1:3])
+
+
+def test_empty_columns_and_gaps() -> None:
+    assert column_array(pa.table({"x": pa.array([], type=pa.int32())}), "x").dtype == np.int32
+    with pytest.raises(ValueError, match="without gaps"):
+        column_array(pa.table({"x": [1, None]}), "x")
+
+
+def test_reading_a_store_does_not_import_pandas(store: GraphStore) -> None:
+    program = (
+        "import sys; from pathlib import Path; from pipeline.store import GraphStore;"
+        "s = GraphStore.open(Path(sys.argv[1])); s.csr(), s.features(), s.labels(), s.split();"
+        "sys.exit('pandas' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(store.path)], check=False).returncode == 0
