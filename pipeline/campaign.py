@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pipeline.config import Config
 from pipeline.errors import UserError
 from pipeline.launch import train
-from pipeline.modelling import FAMILY
+from pipeline.modelling import FAMILY, MODELS
 from pipeline.results import TrainResult
 from pipeline.runs import start_parent
 from pipeline.store import GraphStore
@@ -47,9 +47,9 @@ def run_campaign(
         splits: numbers of splits.
         seeds: seeds of parameters and shuffling.
     """
-    unknown = sorted(set(models) - set(FAMILY))
+    unknown = sorted(set(models) - set(MODELS))
     if unknown:
-        raise UserError(f"Expected a model among {', '.join(FAMILY)} (got '{unknown[0]}')")
+        raise UserError(f"Expected a model among {', '.join(MODELS)} (got '{unknown[0]}')")
     with start_parent("train", config) as parent:
         results = [
             train(vary(config, model, split, seed), store, parent)
@@ -61,12 +61,14 @@ def run_campaign(
 
 
 def vary(config: Config, model: str, split: int, seed: int) -> Config:
-    """The configuration of one training."""
+    """The configuration of one training; a baseline has no heads to share out and gets one worker."""
+    workers = config.resources.workers if model in FAMILY else 1
     return config.model_copy(
         update={
             "model": config.model.model_copy(update={"name": model}),
             "data": config.data.model_copy(update={"split": split}),
             "train": config.train.model_copy(update={"seed": seed}),
+            "resources": config.resources.model_copy(update={"workers": workers}),
         }
     )
 

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-import cocn
 from cocn import GraphBatch, SegmentBatch
 from pipeline.config import Config
 from pipeline.evaluate import gather_rows
 from pipeline.inputs import part_code, part_of_nodes, read_graph, read_node_table
 from pipeline.loader import LoaderState, SegmentLoader
-from pipeline.modelling import position_source, streams
+from pipeline.modelling import Network, position_source, streams
 from pipeline.segments import PARTS, open_segments
 from pipeline.sequences import sequence
 from pipeline.sources import MemorySource, NodeTable, SegmentSource
@@ -86,7 +85,7 @@ class Feed(Protocol):
 
 
 def open_feed(
-    store: GraphStore, config: Config, model: cocn.CoCN, rank: int, world_size: int, device: torch.device
+    store: GraphStore, config: Config, model: Network, rank: int, world_size: int, device: torch.device
 ) -> Feed:
     """The feed that a model needs."""
     if streams(config.model):
@@ -101,7 +100,7 @@ class SegmentFeed:
         self,
         store: GraphStore,
         config: Config,
-        model: cocn.CoCN,
+        model: Network,
         rank: int,
         world_size: int,
         device: torch.device,

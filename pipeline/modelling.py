@@ -5,6 +5,7 @@ from typing import Any
 
 import cocn
 from cocn.positions import Propagation
+from pipeline.baselines import BASELINES, Baseline
 from pipeline.sections import ModelConfig, SegmentConfig
 from pipeline.store import GraphStore
 
@@ -14,6 +15,8 @@ FAMILY: dict[str, type[cocn.CoCN]] = {
     "sparse": cocn.SparseCoCN,
     "segment": cocn.SegmentCoCN,
 }
+MODELS = (*FAMILY, *BASELINES)
+Network = cocn.CoCN | Baseline
 
 
 @dataclass(frozen=True)
@@ -24,16 +27,18 @@ class Inputs:
         num_features: columns of x, propagated ones not counted.
         num_classes: number of classes.
         num_position_columns: columns of the store's structural positions.
+        num_nodes: nodes of the graph; only LINKX depends on it.
     """
 
     num_features: int
     num_classes: int
     num_position_columns: int
+    num_nodes: int = 0
 
     @classmethod
     def of(cls, store: GraphStore) -> "Inputs":
         columns = len(store.position_columns) if store.has("positions") else 0
-        return cls(store.manifest.num_features, store.manifest.num_classes, columns)
+        return cls(store.manifest.num_features, store.manifest.num_classes, columns, store.num_nodes)
 
 
 def streams(model: ModelConfig) -> bool:
@@ -63,8 +68,10 @@ def position_channels(model: ModelConfig, inputs: Inputs) -> int | None:
     return inputs.num_features if source == "explicit" and streams(model) else None
 
 
-def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> cocn.CoCN:
+def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> Network:
     """The network that a configuration describes, with fresh parameters."""
+    if model.name in BASELINES:
+        return Baseline(model, inputs.num_nodes, inputs.num_features, inputs.num_classes)
     settings: dict[str, Any] = {
         "num_heads": model.heads,
         "kernel_size": model.inception_kernels or model.kernel_size,

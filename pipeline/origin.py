@@ -41,10 +41,10 @@ class Origin(BaseModel):
         """Refuse a store that the network does not fit.
 
         Raises:
-            UserError: if its numbers of features, classes or position columns differ.
+            UserError: if its numbers of features, classes, position columns or, for LINKX, nodes differ.
         """
         found = Inputs.of(store)
-        for name in ("num_features", "num_classes", *self._position_sizes()):
+        for name in ("num_features", "num_classes", *self._further_sizes()):
             mine, theirs = getattr(self.inputs, name), getattr(found, name)
             if mine != theirs:
                 raise UserError(
@@ -71,5 +71,7 @@ class Origin(BaseModel):
                 f"digest {self.digest[:12]} (got {store.manifest.name} with digest {digest[:12]}){remedy}"
             )
 
-    def _position_sizes(self) -> tuple[str, ...]:
+    def _further_sizes(self) -> tuple[str, ...]:
+        if self.config.model.name == "linkx":
+            return ("num_nodes",)
         return ("num_position_columns",) if self.config.model.positions == "implicit" else ()

@@ -10,15 +10,17 @@ from torch.nn.parallel import DistributedDataParallel
 import cocn
 from cocn import GraphBatch
 from pipeline.errors import UserError
-from pipeline.modelling import streams
+from pipeline.modelling import Network, streams
 from pipeline.sections import ModelConfig
 
 
-def distribute(model: cocn.CoCN, settings: ModelConfig, rank: int, world_size: int) -> nn.Module:
+def distribute(model: Network, settings: ModelConfig, rank: int, world_size: int) -> nn.Module:
     """The model as this rank runs it; gradients are averaged over ranks."""
     if world_size == 1:
         return model
-    network = model if streams(settings) else HeadShare(model, rank, world_size)
+    network: nn.Module = model
+    if isinstance(model, cocn.CoCN) and not streams(settings):
+        network = HeadShare(model, rank, world_size)
     # With it buckets keep their layout for good, so the order of sums, and with it every bit, is the same
     # after a restart; and features that are switched off may leave parameters without a gradient.
     warnings.filterwarnings("ignore", "find_unused_parameters=True was specified")

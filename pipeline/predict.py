@@ -20,7 +20,7 @@ from pipeline.errors import UserError
 from pipeline.feeds import sequence_segments
 from pipeline.inputs import part_code, part_of_nodes, read_graph, read_node_table
 from pipeline.loader import SegmentLoader
-from pipeline.modelling import build_model, position_source, streams
+from pipeline.modelling import Network, build_model, position_source, streams
 from pipeline.origin import Origin
 from pipeline.predictions import Floats, score_parts, scratch_rows, write_parquet
 from pipeline.progress import progress
@@ -108,7 +108,7 @@ def predict(
         origin.require_store(store, checkpoint, "; --other-graph predicts on it all the same")
     require_segments(origin, store)
     out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    channels = origin.config.model.heads * origin.config.model.hidden_channels if embeddings else 0
+    channels = open_model(checkpoint).out.in_features if embeddings else 0
     with scratch_rows(out, store.num_nodes, origin.inputs.num_classes + channels) as rows:
         with progress("predict", store.num_nodes, "nodes") as bar:
             for answers in answer(checkpoint, origin, store, embeddings, parallel):
@@ -234,13 +234,13 @@ def answer_graph(checkpoint: Path, origin: Origin, store: GraphStore, embeddings
     return Answers(np.arange(store.num_nodes), probabilities, embedded)
 
 
-def open_model(checkpoint: Path) -> cocn.CoCN:
+def open_model(checkpoint: Path) -> Network:
     """The model of a checkpoint, ready to predict."""
     return _read_model(checkpoint, (checkpoint / WEIGHTS).stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=1)
-def _read_model(checkpoint: Path, modified: int) -> cocn.CoCN:
+def _read_model(checkpoint: Path, modified: int) -> Network:
     # Kept, so that a process that runs many tasks reads the weights once.
     origin = read_origin(checkpoint)
     model = build_model(origin.config.model, origin.config.segments, origin.inputs)
@@ -272,7 +272,7 @@ class RowRange:
         return self._source.take(rows + self._start)
 
 
-def _output(model: cocn.CoCN, embedded: torch.Tensor, keep: bool) -> tuple[Floats, Floats]:
+def _output(model: Network, embedded: torch.Tensor, keep: bool) -> tuple[Floats, Floats]:
     probabilities = model.out(embedded).float().softmax(1).cpu().numpy()
     kept = embedded if keep else embedded[:, :0]
     return probabilities, kept.float().cpu().numpy()

@@ -71,8 +71,10 @@ class SegmentConfig(Section):
 class ModelConfig(Section):
     """Which member of the family, and its size."""
 
-    name: Literal["vanilla", "expanded", "sparse", "segment"] = "segment"
-    """The model family's member."""
+    name: Literal["vanilla", "expanded", "sparse", "segment", "mlp", "gcn", "gat", "sage", "sgc", "linkx"] = (
+        "segment"
+    )
+    """A member of the CoCN family, or a baseline from PyG."""
     hidden_channels: Count = 64
     """Width of every layer."""
     heads: Count = 8

@@ -28,7 +28,7 @@ from pipeline.config import Config, TrainConfig
 from pipeline.errors import UserError
 from pipeline.evaluate import Evaluation, chosen_metric, evaluate
 from pipeline.feeds import Feed, Share, open_feed
-from pipeline.modelling import build_model, streams
+from pipeline.modelling import Network, build_model, streams
 from pipeline.origin import Origin
 from pipeline.parallel import distribute
 from pipeline.results import (
@@ -142,7 +142,7 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device) 
 
 
 def resume(
-    job: TrainJob, store: GraphStore, model: cocn.CoCN, optimiser: torch.optim.Optimizer, feed: Feed
+    job: TrainJob, store: GraphStore, model: Network, optimiser: torch.optim.Optimizer, feed: Feed
 ) -> TrainState:
     """Continue from the last checkpoint, or start."""
     path = latest_checkpoint(job.directory, "last")
@@ -324,7 +324,7 @@ def finish(
     job: TrainJob,
     feed: Feed,
     network: nn.Module,
-    model: cocn.CoCN,
+    model: Network,
     state: TrainState,
     metric: str,
     log: Log,

@@ -19,7 +19,8 @@ def register(app: typer.Typer) -> None:
 
 def train(
     models: Annotated[
-        list[str], typer.Argument(help="vanilla, expanded, sparse or segment; one or several.")
+        list[str],
+        typer.Argument(help="vanilla, expanded, sparse, segment, or mlp, gcn, gat, sage, sgc, linkx."),
     ],
     config: Annotated[Path | None, typer.Option(help="YAML file; flags override it.")] = None,
     source: Annotated[str | None, typer.Option("--data", help="Data set by name, or a path.")] = None,

@@ -42,7 +42,7 @@ def test_resolved_configuration_reads_back(tmp_path: Path) -> None:
         ("model: {kernelsize: 3}", "unknown key 'model.kernelsize'; did you mean 'model.kernel_size'?"),
         ("train: {epochs: many}", "Expected 'train.epochs' to be a valid integer"),
         ("train: {epochs: 0}", "Expected 'train.epochs' to be greater than or equal to 1 (got 0)"),
-        ("model: {name: sparce}", "Expected 'model.name' to be 'vanilla', 'expanded', 'sparse' or 'segment'"),
+        ("model: {name: sparce}", "Expected 'model.name' to be 'vanilla', 'expanded', 'sparse', 'segment', "),
         ("train: 3", "Expected 'train' to be a valid dictionary or instance of TrainConfig (got 3)"),
         ("- train", "Expected keys and values at the top (got a list)"),
         ("train: {epochs: 3", "line 1: not valid YAML"),
