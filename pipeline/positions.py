@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from pipeline.arrays import CSR
 from pipeline.cleaning import symmetric
 from pipeline.cluster import ray_session
+from pipeline.errors import UserError
 from pipeline.files import list_column
 from pipeline.profiles import Layout, Profiles, arrange, compute_profiles, weigh_distances
 from pipeline.search import MAX_SOURCES, hop_distances
@@ -40,6 +41,7 @@ EXACT_REFINEMENT_NODES = 2**17
 REFINEMENT_SAMPLE = 2**14
 COLUMN_LANDMARKS = 8
 WEIGHT_BITS = 40
+MAX_REFINEMENTS = 8
 
 
 class PositionParameters(BaseModel):
@@ -52,7 +54,7 @@ class PositionParameters(BaseModel):
     landmarks: int | None = None
     """Sources of estimated profiles; None for exact ones."""
     batch_sources: int = MAX_SOURCES
-    refinements: int = 8
+    refinements: int = MAX_REFINEMENTS
     seed: int = 0
 
 
@@ -112,7 +114,18 @@ def choose_sources(
 def resolve_parameters(
     csr: CSR, settings: PositionConfig, *, budget_seconds: float = DEFAULT_BUDGET_SECONDS
 ) -> tuple[PositionParameters, Choice]:
-    """The parameters of the stage for a graph: the settings, with the sources that the budget allows."""
+    """The parameters of the stage for a graph: the settings, with the sources that the budget allows.
+
+    Refinement ends by itself, after one round on graphs of some thousand nodes; small graphs need a few
+    more, so any number but 0 allows all of them.
+
+    Raises:
+        UserError: If more sources than a sweep can hold are to share one.
+    """
+    if settings.batch_sources > MAX_SOURCES:
+        raise UserError(
+            f"Expected 'positions.batch_sources' to be at most {MAX_SOURCES} (got {settings.batch_sources})"
+        )
     choice = choose_sources(
         csr,
         truncate=settings.truncate,
@@ -125,6 +138,7 @@ def resolve_parameters(
         depth=settings.depth,
         landmarks=choice.landmarks,
         batch_sources=settings.batch_sources,
+        refinements=max(settings.refinements, MAX_REFINEMENTS) if settings.refinements else 0,
         seed=settings.seed,
     )
     return parameters, choice

@@ -39,9 +39,9 @@ def run(program: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.parametrize("first", ["import pipeline.cluster", "import ray"])
-def test_local_cluster_listens_on_loopback_with_a_token(first: str) -> None:
-    result = run(first + PROGRAM)
+def test_local_cluster_listens_on_loopback_with_a_token() -> None:
+    # Imports are sorted, so Ray is often imported first: the harder order.
+    result = run("import ray" + PROGRAM)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == ["1", "True", "True", "True"]
 

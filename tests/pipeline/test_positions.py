@@ -10,18 +10,21 @@ from pydantic import BaseModel
 
 from pipeline.arrays import CSR, GraphArrays
 from pipeline.cleaning import clean_edges
+from pipeline.errors import UserError
 from pipeline.graphs import networkit_graph, power_law_graph, search_distances
 from pipeline.positions import (
     PositionParameters,
     choose_sources,
     compute_positions,
     position_columns,
+    resolve_parameters,
     spread_landmarks,
     standardize,
     to_integers,
     write_positions,
 )
 from pipeline.profiles import arrange
+from pipeline.sections import PositionConfig
 from pipeline.solution import DistanceSums, solve, solve_dense
 from pipeline.store import GraphStore
 from pipeline.synthetic import board
@@ -185,6 +188,19 @@ def test_budget_rule() -> None:
     assert "over the budget" in over.reason
     assert choose_sources(csr, truncate=4, full_depth=False, landmarks=9).landmarks == 9
     assert choose_sources(csr, truncate=4, full_depth=True).seconds > 5 * exact.seconds
+
+
+def test_parameters_from_settings() -> None:
+    csr = board(6)
+    parameters, choice = resolve_parameters(csr, PositionConfig(truncate=3, seed=5))
+    assert parameters == PositionParameters(truncate=3, seed=5)
+    assert choice.landmarks is None
+    assert resolve_parameters(csr, PositionConfig(refinements=0))[0].refinements == 0
+    assert resolve_parameters(csr, PositionConfig(landmarks=50))[0].landmarks == 36
+    with pytest.raises(UserError, match=r"'positions\.batch_sources' to be at most 512"):
+        resolve_parameters(
+            csr, PositionConfig.model_construct(**{**dict(PositionConfig()), "batch_sources": 513})
+        )
 
 
 def test_stage_is_deterministic_and_a_rerun_does_nothing(tmp_path: Path) -> None:
