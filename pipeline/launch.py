@@ -113,8 +113,8 @@ def execute(job: TrainJob) -> None:
     resources, model = job.config.resources, job.config.model
     if not streams(model) and resources.workers > model.heads:
         raise UserError(
-            f"Expected 'resources.workers' to be at most the {model.heads} heads that workers of '{model.name}' "
-            f"share (got {resources.workers})"
+            f"Expected 'resources.workers' to be at most {model.heads}, the heads that '{model.name}' shares "
+            f"out (got {resources.workers})"
         )
     if resources.workers == 1:
         train_here(job)

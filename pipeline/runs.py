@@ -149,6 +149,9 @@ def start_child(
         **(tags or {}),
     }
     reference = replace(parent.reference, key=uuid.uuid4().hex, run_id=resume)
+    if resume is not None:
+        # The end of a killed attempt must reach the tracker before this one's, or it would be the last word.
+        sync(parent.reference.directory, parent.reference.uri)
     name = " ".join(filter(None, [model, variant, dataset, f"split {split}", f"seed {seed}"]))
     run = Run(reference, name, known, parent)
     if resume is None:
