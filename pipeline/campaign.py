@@ -1,5 +1,6 @@
 """Several trainings in one command: every model on every split with every seed, under one parent run."""
 
+import difflib
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,9 +48,7 @@ def run_campaign(
         splits: numbers of splits.
         seeds: seeds of parameters and shuffling.
     """
-    unknown = sorted(set(models) - set(MODELS))
-    if unknown:
-        raise UserError(f"Expected a model among {', '.join(MODELS)} (got '{unknown[0]}')")
+    check_models(models)
     with start_parent("train", config) as parent:
         results = [
             train(vary(config, model, split, seed), store, parent)
@@ -58,6 +57,19 @@ def run_campaign(
             for seed in seeds
         ]
         return Campaign(parent.run_id, summarise(results), tuple(results))
+
+
+def check_models(models: Sequence[str]) -> None:
+    """Refuse names that are no model's, before any work.
+
+    Raises:
+        UserError: naming the nearest model.
+    """
+    for name in models:
+        if name not in MODELS:
+            near = difflib.get_close_matches(name, MODELS, 1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise UserError(f"Expected a model among {', '.join(MODELS)} (got '{name}'{hint})")
 
 
 def vary(config: Config, model: str, split: int, seed: int) -> Config:

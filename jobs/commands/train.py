@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jobs.commands.source import DataRoot
 from jobs.output import emit
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def train(
     ],
     config: Annotated[Path | None, typer.Option(help="YAML file; flags override it.")] = None,
     source: Annotated[str | None, typer.Option("--data", help="Data set by name, or a path.")] = None,
+    data_root: DataRoot = None,
     store: Annotated[Path | None, typer.Option(help="Store to train on, from cocn preprocess.")] = None,
     splits: Annotated[int | None, typer.Option(min=1, help="Train on the first N splits.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Train with N seeds, counting up from train.seed.")] = 1,
@@ -50,12 +52,14 @@ def train(
 
     Example: [bold]cocn train sparse segment --data minesweeper --splits 3 --workers 2[/bold]
     """
-    from pipeline.campaign import run_campaign
+    from pipeline.campaign import check_models, run_campaign
     from pipeline.config import load_config, parse_assignments
     from pipeline.prepare import open_prepared
 
+    check_models(models)
     overrides = {
         "data.source": source,
+        "data.data_root": data_root,
         "data.store": store,
         "train.epochs": epochs,
         "train.batch_size": batch_size,
