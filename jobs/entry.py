@@ -1,37 +1,60 @@
 """What the entry points of jobs share: one argument, one line for a mistake, a result as JSON at the end."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from jobs.output import to_json
-from pipeline.config import load_config
+from pipeline.config import Config, load_config
 from pipeline.errors import UserError
 
 if TYPE_CHECKING:
-    from pipeline.config import Config
     from pipeline.runs import Run
 
+IN_ENVIRONMENT = "env:"
 
-def run_job(name: str, arguments: Sequence[str], work: "Callable[[Config], object]") -> int:
+
+def run_job(name: str, arguments: Sequence[str], work: Callable[[Config], object]) -> int:
     """Run the work of a job on a configuration file; returns the exit code: 0 done, 2 wrong input.
 
     Args:
         name: The module, such as `jobs.train`.
-        arguments: The words after it.
+        arguments: The words after it: a file, or `env:NAME` for a variable that holds the file's text.
         work: Takes the configuration and returns the result, which becomes the last line of output.
     """
     if len(arguments) != 1:
         say(f"usage: python -m {name} CONFIG")
         return 2
     try:
-        result = work(load_config(Path(arguments[0])))
+        result = work(read_config(arguments[0]))
     except UserError as error:
         say(f"{name}: {error}")
         return 2
     print(to_json(result), flush=True)  # noqa: T201
     return 0
+
+
+def read_config(place: str) -> Config:
+    """The configuration in a file, or in the environment, where submitted jobs find theirs."""
+    if not place.startswith(IN_ENVIRONMENT):
+        return load_config(Path(place))
+    name = place.removeprefix(IN_ENVIRONMENT)
+    try:
+        return Config.model_validate_json(os.environ[name])
+    except KeyError as error:
+        raise UserError(f"Expected the environment to hold '{name}' (got no such variable)") from error
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        key = ".".join(map(str, problem["loc"]))
+        raise UserError(
+            f"Expected a configuration that cocn {version('cocn')}, which runs here, knows "
+            f"(got '{key}': {problem['msg']})"
+        ) from error
 
 
 def say(line: str) -> None:

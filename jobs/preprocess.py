@@ -2,33 +2,26 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from jobs.output import to_json
-from pipeline.config import load_config
-from pipeline.errors import UserError
+from jobs.entry import run_job, say
+
+if TYPE_CHECKING:
+    from pipeline.config import Config
+    from pipeline.prepare import Prepared
 
 
 def main(arguments: Sequence[str]) -> int:
     """Prepare the graph of a configuration file; the last line of output is the result as JSON."""
-    if len(arguments) != 1:
-        print("usage: python -m jobs.preprocess CONFIG", file=sys.stderr)  # noqa: T201
-        return 2
+    return run_job("jobs.preprocess", arguments, prepare_configured)
+
+
+def prepare_configured(config: "Config") -> "Prepared":
+    """Run every stage of the configured graph that is not done yet."""
     from pipeline.ingest import options_from
     from pipeline.prepare import prepare
 
-    try:
-        config = load_config(Path(arguments[0]))
-        result = prepare(config, options_from(config.data), say=_say)
-    except UserError as error:
-        _say(f"jobs.preprocess: {error}")
-        return 2
-    print(to_json(result), flush=True)  # noqa: T201
-    return 0
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)  # noqa: T201
+    return prepare(config, options_from(config.data), say=say)
 
 
 if __name__ == "__main__":

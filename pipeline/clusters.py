@@ -23,6 +23,7 @@ Answer = TypeVar("Answer")
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 REQUEST_TIMEOUT_SECONDS = 10.0
+STRANGER_TIMEOUT_SECONDS = 3.0
 RECONNECTS = 5
 CHATTY = (
     "ray.dashboard.modules.dashboard_sdk",
@@ -93,9 +94,9 @@ class Cluster:
 
     def jobs(self) -> JobList:
         """Every job that was submitted, newest first."""
-        details = [job for job in self._ask(self.client.list_jobs) if job.submission_id]
-        details = [job for job in details if not job.submission_id.startswith(PROBE_PREFIX)]
-        return JobList(tuple(map(_state, sorted(details, key=lambda job: -(job.start_time or 0)))))
+        details = sorted(self._ask(self.client.list_jobs), key=lambda job: -(job.start_time or 0))
+        states = [_state(job) for job in details if job.submission_id]
+        return JobList(tuple(state for state in states if not state.id.startswith(PROBE_PREFIX)))
 
     def job(self, name: str) -> JobState:
         """One job by its id."""
@@ -226,15 +227,15 @@ def authorisation() -> dict[str, str]:
 def admits_strangers(address: str) -> bool:
     """Whether a cluster answers somebody who shows no token."""
     try:
-        _get(f"{address}/api/jobs/", {})
+        _get(f"{address}/api/jobs/", {}, STRANGER_TIMEOUT_SECONDS)
     except OSError:
         return False
     return True
 
 
-def _get(url: str, headers: Mapping[str, str]) -> bytes:
+def _get(url: str, headers: Mapping[str, str], seconds: float = REQUEST_TIMEOUT_SECONDS) -> bytes:
     request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 - http or https, checked
-    with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_SECONDS) as answer:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=seconds) as answer:  # noqa: S310
         return bytes(answer.read())
 
 

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Literal
 
 from pipeline.clusters import PROBE_PREFIX, Cluster
-from pipeline.config import Config, ConfigError, read_yaml, to_yaml
+from pipeline.config import Config, ConfigError, read_yaml
 from pipeline.errors import UserError
 from pipeline.provenance import source_revision, user_name
 from pipeline.runs import config_digest
 from pipeline.tracking import without_password
 
-StageName = Literal["preprocess", "train", "predict", "compare"]
+StageName = Literal["preprocess", "train", "predict", "compare", "survey"]
 
 PACKAGES = ("cocn", "pipeline", "jobs")
 CLUSTER_KEYS = ("resources.", "tracking.", "output", "data.store", "data.data_root")
-CONFIG_NAME = "config.yaml"
+CONFIG_VARIABLE = "COCN_CONFIG"
 JUNK = shutil.ignore_patterns("__pycache__", "*.pyc", "*.nbi", "*.nbc", ".*", "*.tmp")
 # Looks for a path where the job will look, without sending any code of ours.
 PROBE = "import os, sys; sys.exit(0 if os.path.exists(sys.argv[1]) else 3)"
@@ -41,13 +41,14 @@ class Submission:
     entrypoint: str
 
 
-def submit(stage: StageName, config: Config, cluster: Cluster) -> Submission:
+def submit(stage: StageName, config: Config, cluster: Cluster, *, upload: bool = True) -> Submission:
     """Submit one stage.
 
     Args:
-        stage: `preprocess`, `train`, `predict` or `compare`.
+        stage: The module of `jobs` that runs.
         config: The resolved configuration; the job gets exactly this one.
         cluster: Where to.
+        upload: Send this package's code; otherwise the job runs the one that the cluster has installed.
 
     Raises:
         UserError: If the configuration cannot work on a cluster, or what it reads is not there. Nothing
@@ -55,13 +56,17 @@ def submit(stage: StageName, config: Config, cluster: Cluster) -> Submission:
     """
     check_portable(config)
     check_inputs(stage, config, cluster)
-    entrypoint = shlex.join(["python", "-m", f"jobs.{stage}", CONFIG_NAME])
+    entrypoint = shlex.join(["python", "-m", f"jobs.{stage}", f"env:{CONFIG_VARIABLE}"])
+    # Apart from the code, so that jobs share one upload and each node's compiled kernels.
+    environment: dict[str, object] = {"env_vars": {CONFIG_VARIABLE: config.model_dump_json()}}
     cpus, gpus = driver_resources(stage, config)
-    with package(config) as directory:
+    with package() if upload else nullcontext() as directory:
+        if directory is not None:
+            environment["working_dir"] = str(directory)
         name = cluster.submit(
             entrypoint=entrypoint,
             submission_id=f"{stage}-{uuid.uuid4().hex[:12]}",
-            runtime_env={"working_dir": str(directory)},
+            runtime_env=environment,
             metadata=describe(stage, config),
             entrypoint_num_cpus=cpus,
             entrypoint_num_gpus=gpus,
@@ -175,8 +180,8 @@ def describe(stage: StageName, config: Config) -> dict[str, str]:
 
 
 @contextmanager
-def package(config: Config) -> Iterator[Path]:
-    """A directory with the three packages and the configuration, and nothing else."""
+def package() -> Iterator[Path]:
+    """A directory with the three packages and nothing else."""
     with tempfile.TemporaryDirectory(prefix="cocn-job-") as scratch:
         directory = Path(scratch) / "package"
         directory.mkdir()
@@ -185,5 +190,4 @@ def package(config: Config) -> Iterator[Path]:
             if spec is None or spec.origin is None:
                 raise UserError(f"Expected the package '{name}' to be installed (got none): run make setup")
             shutil.copytree(Path(spec.origin).parent, directory / name, ignore=JUNK)
-        (directory / CONFIG_NAME).write_text(to_yaml(config), encoding="utf-8")
         yield directory

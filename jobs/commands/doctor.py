@@ -1,4 +1,4 @@
-"""`cocn doctor`: does this machine have what a run needs?"""
+"""`cocn doctor`: does this machine, or a cluster, have what a run needs?"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,17 +23,37 @@ def doctor(
         bool, typer.Option("--start-ray", help="Really start Ray for a moment (about 8 s) and run a task.")
     ] = False,
     output: Annotated[Path, typer.Option(help="Directory that runs write to.")] = Path("runs"),
+    address: Annotated[
+        str | None, typer.Option(help="Check the Ray cluster with this dashboard instead of this machine.")
+    ] = None,
+    tracking_uri: Annotated[
+        str | None, typer.Option(help="MLflow tracking URI that the cluster must reach.")
+    ] = None,
 ) -> None:
     """Check versions, device, memory, disk, Ray and MLflow, and say how to mend what is wrong.
 
-    Example: [bold]cocn doctor --json[/bold]
-    """
-    from pipeline.doctor import examine
+    With --address every node of a cluster is asked: versions, GPUs, shared storage, MLflow, authentication.
 
-    report = examine(output=output, start_ray=start_ray)
+    Example: [bold]cocn doctor --address http://127.0.0.1:8265 --output /shared/runs[/bold]
+    """
+    if address is not None:
+        report = _examine_cluster(address, output, tracking_uri)
+    else:
+        from pipeline.doctor import examine
+
+        report = examine(output=output, start_ray=start_ray)
     emit(report, as_json, None if as_json else _view(report))
     if report.status == "problem":
         raise typer.Exit(1)
+
+
+def _examine_cluster(address: str, output: Path, tracking_uri: str | None) -> "Report":
+    from pipeline.clusters import connect
+    from pipeline.config import load_config
+    from pipeline.survey import examine_cluster
+
+    config = load_config(None, {"output": output, "tracking.uri": tracking_uri})
+    return examine_cluster(connect(address), config)
 
 
 def _view(report: "Report") -> "RenderableType":

@@ -32,6 +32,9 @@ def submit(
         Path | None,
         typer.Option("--cluster", help="YAML file with resources, tracking and output for this cluster."),
     ] = None,
+    installed: Annotated[
+        bool, typer.Option("--installed", help="Run the cocn of the cluster's image; upload nothing.")
+    ] = False,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of the configuration: KEY=VALUE; repeatable.")
     ] = None,
@@ -49,7 +52,7 @@ def submit(
     overrides = cluster_overrides(resources) if resources is not None else {}
     resolved = load_config(config, {**overrides, **parse_assignments(assignments or ())})
     cluster = connect(address)
-    submission = send(stage, resolved, cluster)
+    submission = send(stage, resolved, cluster, upload=not installed)
     if not follow:
         emit(
             submission, as_json, f"{submission.id} submitted; cocn jobs logs {submission.id} shows its output"

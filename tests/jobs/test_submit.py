@@ -192,6 +192,16 @@ def test_a_job_is_stopped_and_an_unknown_one_is_one_line(cocn: Cocn, tmp_path: P
     assert "(got 'train-nothing'): cocn jobs list shows them" in unknown.stderr
 
 
+def test_doctor_asks_every_node(cocn: Cocn, tmp_path: Path) -> None:
+    done = cocn("doctor", "--output", tmp_path / "runs", "--json")
+    report = json.loads(done.stdout.splitlines()[-1])
+    checks = {check["name"]: (check["status"], check["detail"]) for check in report["checks"]}
+    assert set(checks) == {"cluster", "authentication", "versions", "gpus", "storage", "mlflow"}
+    assert {status for status, _ in checks.values()} == {"ok"}, checks
+    assert checks["versions"][1] == "the same on 3 nodes and here"
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
 def test_everything_listens_on_loopback(ray_nodes: Nodes, mlflow: Server) -> None:
     for process in (ray_nodes.process, mlflow.process):
         family = psutil.Process(process.pid)

@@ -8,14 +8,12 @@ from pipeline.config import ConfigError, load_config
 from pipeline.submission import cluster_overrides, describe, driver_resources, package
 
 
-def test_the_package_holds_sources_and_the_configuration_only() -> None:
-    config = load_config(None, {"output": "/shared/runs", "train.epochs": 3})
-    with package(config) as directory:
+def test_the_package_holds_sources_only() -> None:
+    with package() as directory:
         names = {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
-        assert load_config(directory / "config.yaml") == config
-        assert {"config.yaml", "jobs/train.py", "pipeline/assets/report.css", "cocn/py.typed"} <= names
-        assert {Path(name).suffix for name in names} <= {".py", ".yaml", ".css", ".js", ".typed"}
-        assert {Path(name).parts[0] for name in names} == {"cocn", "pipeline", "jobs", "config.yaml"}
+        assert {"jobs/train.py", "pipeline/assets/report.css", "cocn/py.typed"} <= names
+        assert {Path(name).suffix for name in names} <= {".py", ".css", ".js", ".typed"}
+        assert {Path(name).parts[0] for name in names} == {"cocn", "pipeline", "jobs"}
     assert not directory.exists()
 
 

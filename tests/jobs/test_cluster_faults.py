@@ -1,0 +1,107 @@
+"""Nodes that die, jobs that are stopped: nothing finished is lost, and the result is the undisturbed one."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobs import preprocess, train
+from pipeline.clusters import Cluster, connect
+from pipeline.config import load_config
+from pipeline.results import EpochRecord, read_epochs
+from pipeline.store import GraphStore
+from pipeline.submission import StageName, submit
+from tests.jobs.test_submit import contents, settings
+from tests.nodes import Nodes
+
+# Many small groups of sources, so that a fault falls between two of them.
+GRAPH = {"data": {"side": 60}, "positions": {"depth": "full", "batch_sources": 64}}
+# A checkpoint after every step, and enough steps to be caught among them.
+TRAINING = {"train": {"epochs": 40, "batch_size": 16, "checkpoint_seconds": 0}}
+PATIENCE_SECONDS = 240
+
+
+@pytest.fixture
+def cluster(ray_nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", ray_nodes.token)
+    return connect(ray_nodes.dashboard)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, local_ray: None) -> Path:
+    directory = tmp_path_factory.mktemp("undisturbed")
+    assert preprocess.main([str(settings(directory, **GRAPH))]) == 0
+    return directory / "store"
+
+
+def start(cluster: Cluster, stage: StageName, config: Path) -> str:
+    # Without an upload: compiled kernels are found where the other tests left them.
+    return submit(stage, load_config(config), cluster, upload=False).id
+
+
+def wait_until(condition: Callable[[], bool], cluster: Cluster, job: str) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, cluster.logs(job)
+        assert not cluster.job(job).finished, cluster.logs(job)
+        time.sleep(0.02)
+
+
+def finish(cluster: Cluster, job: str) -> None:
+    assert cluster.wait(job, PATIENCE_SECONDS).status == "SUCCEEDED", cluster.logs(job)
+
+
+def finished_groups(store: Path) -> int:
+    return len(list(store.glob(".partial/positions-*/scratch/profiles-*.arrow")))
+
+
+def epochs(output: Path) -> list[EpochRecord]:
+    found = [read_epochs(path) for path in (output / "trainings").glob("[!.]*")]
+    return found[0] if found else []
+
+
+def test_a_node_dies_while_positions_are_computed(
+    cluster: Cluster, ray_nodes: Nodes, undisturbed: Path, tmp_path: Path
+) -> None:
+    job = start(cluster, "preprocess", settings(tmp_path, **GRAPH))
+    wait_until(lambda: finished_groups(tmp_path / "store") > 0, cluster, job)
+    assert ray_nodes.kill_node() > 1
+    ray_nodes.add_node()
+    finish(cluster, job)
+    assert contents(tmp_path / "store") == contents(undisturbed)
+
+
+def test_a_stopped_job_goes_on_when_it_is_submitted_again(
+    cluster: Cluster, undisturbed: Path, tmp_path: Path
+) -> None:
+    config = settings(tmp_path, **GRAPH)
+    job = start(cluster, "preprocess", config)
+    wait_until(lambda: finished_groups(tmp_path / "store") > 2, cluster, job)
+    cluster.stop(job)
+    assert cluster.wait(job, PATIENCE_SECONDS).status == "STOPPED"
+    assert not GraphStore.open(tmp_path / "store").has("positions")
+    finish(cluster, start(cluster, "preprocess", config))
+    measured = GraphStore.open(tmp_path / "store").timings()["positions"]
+    assert isinstance(measured, dict)
+    assert measured["resumed_batches"] > 0
+    assert contents(tmp_path / "store") == contents(undisturbed)
+
+
+def test_a_node_dies_in_training(cluster: Cluster, ray_nodes: Nodes, local_ray: None, tmp_path: Path) -> None:
+    alone = settings(tmp_path / "alone", **TRAINING)
+    assert train.main([str(alone)]) == 0
+    together = settings(
+        tmp_path / "together",
+        **TRAINING,
+        data={"store": str(tmp_path / "alone/store")},
+        resources={"workers": 2},
+    )
+    job = start(cluster, "train", together)
+    wait_until(lambda: len(epochs(tmp_path / "together/runs")) > 2, cluster, job)
+    assert ray_nodes.kill_node() > 1
+    ray_nodes.add_node()
+    finish(cluster, job)
+    expected, found = (epochs(tmp_path / name / "runs") for name in ("alone", "together"))
+    assert [e.epoch for e in found] == [e.epoch for e in expected]
+    assert [e.train_loss for e in found] == pytest.approx([e.train_loss for e in expected], abs=1e-4)
