@@ -20,6 +20,7 @@ from pipeline.modelling import streams
 from pipeline.progress import progress
 from pipeline.results import TrainResult, read_epochs, read_result
 from pipeline.runs import Run, start_child
+from pipeline.serving import write_model
 from pipeline.store import GraphStore
 from pipeline.training import TrainJob, memory_hint, train_worker
 
@@ -100,6 +101,7 @@ def train(
         if result is None:
             raise UserError(f"Expected a result in '{directory}' (got none): see the messages above")
         run.log_artifact(result.checkpoint, "checkpoint")
+        run.log_artifact(write_model(directory, result.checkpoint), "model")
     return result
 
 

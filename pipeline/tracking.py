@@ -7,17 +7,23 @@ step, time and value, and runs are created under a key of ours that is looked fo
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pipeline.errors import UserError
 
 if TYPE_CHECKING:
+    import pandas as pd
     from mlflow.entities import Run as MlflowRun
     from mlflow.tracking import MlflowClient
+
+    Answer = Callable[[Sequence[int], str | None], pd.DataFrame]
 
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 Item = TypeVar("Item")
@@ -255,6 +261,76 @@ class TrackingStore:
             if (found := self.client.get_experiment_by_name(name)) is None:
                 raise
             return str(found.experiment_id)
+
+
+def save_model(path: Path, script: Path, checkpoint: Path) -> Path:
+    """Write a model that `mlflow.pyfunc.load_model` runs from code; nothing in it is pickled.
+
+    Args:
+        path: Directory to write, in place of one that is there.
+        script: Python file that calls `offer_model`.
+        checkpoint: Directory that the model reads: safetensors and JSON.
+    """
+    pyfunc = _import_pyfunc()
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
+
+    signature = ModelSignature(
+        Schema([ColSpec(DataType.long, "node")]),
+        params=ParamSchema([ParamSpec("store", DataType.string, "")]),
+    )
+    shutil.rmtree(path, ignore_errors=True)
+    with _without_own_warnings():
+        pyfunc.save_model(
+            str(path),
+            python_model=str(script),
+            artifacts={"checkpoint": str(checkpoint)},
+            signature=signature,
+            # Given, so that MLflow does not load the model in another process to guess them.
+            pip_requirements=["cocn"],
+        )
+    return path
+
+
+def offer_model(load: "Callable[[Path], Answer]") -> None:
+    """Name the model of the script that MLflow is running.
+
+    Args:
+        load: Opens a checkpoint; what it returns is called with ids of nodes and the directory of a store.
+    """
+    pyfunc = _import_pyfunc()
+    # MLflow looks the hints of `predict` up, so their names have to be there.
+    import pandas as pd
+    from mlflow.models import set_model
+    from mlflow.pyfunc.model import PythonModelContext
+
+    class NodeClassifier(pyfunc.PythonModel):  # type: ignore[misc, name-defined]
+        def load_context(self, context: PythonModelContext) -> None:
+            self._answer = load(Path(context.artifacts["checkpoint"]))
+
+        def predict(
+            self,
+            context: PythonModelContext,
+            model_input: pd.DataFrame,
+            params: dict[str, str] | None = None,
+        ) -> pd.DataFrame:
+            return self._answer(list(model_input["node"]), (params or {}).get("store") or None)
+
+    set_model(NodeClassifier())
+
+
+def _import_pyfunc() -> Any:
+    with _without_own_warnings():
+        from mlflow import pyfunc
+    return pyfunc
+
+
+@contextmanager
+def _without_own_warnings() -> Iterator[None]:
+    """Parts of MLflow warn, when they are imported, about hints of MLflow's own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
 
 
 def _tracked(run: "MlflowRun") -> TrackedRun:

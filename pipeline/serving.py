@@ -1,0 +1,94 @@
+"""A trained model behind MLflow's `pyfunc`: nodes of a store in, classes and probabilities out."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import UserError
+from pipeline.predictions import Floats
+from pipeline.tracking import save_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MODEL = "model"
+
+
+class Answers:
+    """The answers of a checkpoint; those of the store that was asked about last are kept.
+
+    Args:
+        checkpoint: Directory of a checkpoint.
+    """
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._checkpoint = checkpoint
+        self._known: tuple[str, Floats] | None = None
+
+    def __call__(self, nodes: Sequence[int], place: str | None) -> "pd.DataFrame":
+        """Predict nodes.
+
+        Args:
+            nodes: Numbers of nodes.
+            place: Directory of a store; by default the one that the model was trained on.
+
+        Raises:
+            UserError: If there is no such store or node, or the model does not fit the store.
+        """
+        import pandas as pd
+
+        probabilities = self._probabilities(place)
+        chosen = np.asarray(nodes, dtype=np.int64)
+        check_nodes(chosen, len(probabilities))
+        rows = probabilities[chosen]
+        columns = {f"probability_{index}": rows[:, index] for index in range(rows.shape[1])}
+        return pd.DataFrame({"node": chosen, "prediction": rows.argmax(1), **columns})
+
+    def _probabilities(self, place: str | None) -> Floats:
+        # A process that only looks a model up needs none of this.
+        from pipeline.checkpoint import read_origin
+        from pipeline.predict import answer, require_segments
+        from pipeline.store import GraphStore
+
+        origin = read_origin(self._checkpoint)
+        store = GraphStore.open(Path(place) if place else origin.store)
+        if self._known is not None and self._known[0] == store.digest:
+            return self._known[1]
+        origin.require_sizes(store, self._checkpoint)
+        require_segments(origin, store)
+        found = np.empty((store.num_nodes, origin.inputs.num_classes), dtype=np.float32)
+        for part in answer(self._checkpoint, origin, store, embeddings=False, parallel=False):
+            found[part.node] = part.probabilities
+        self._known = (store.digest, found)
+        return found
+
+
+def check_nodes(nodes: NDArray[np.int64], num_nodes: int) -> None:
+    """Refuse ids that the graph does not have.
+
+    Raises:
+        UserError: If there is one.
+    """
+    strange = nodes[(nodes < 0) | (nodes >= num_nodes)]
+    if strange.size:
+        raise UserError(f"Expected node ids from 0 to {num_nodes - 1} (got {strange[0]})")
+
+
+def open_answers(checkpoint: Path) -> Answers:
+    """What the logged model calls."""
+    return Answers(checkpoint)
+
+
+def write_model(directory: Path, checkpoint: Path) -> Path:
+    """Write a checkpoint as a model for MLflow beside it, replacing an earlier one.
+
+    Args:
+        directory: Directory of a training.
+        checkpoint: Its best checkpoint.
+    """
+    script = Path(str(files("pipeline") / "assets" / "model.py"))
+    return save_model(directory / MODEL, script, checkpoint)
