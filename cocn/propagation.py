@@ -118,6 +118,8 @@ def _multiply(adjacency: NormalisedAdjacency, x: Tensor, power: int, backend: Ba
                 (adjacency.num_nodes,) * 2,
                 check_invariants=False,
             )
-    for _ in range(power):
-        x = matrix @ x.contiguous()
+    # Sparse products have no reduced precision on CPUs.
+    with torch.autocast(x.device.type, enabled=False):
+        for _ in range(power):
+            x = matrix @ x.contiguous()
     return x

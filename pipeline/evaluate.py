@@ -1,6 +1,7 @@
 """Metrics over all nodes of a part, whatever the number of ranks and the size of batches."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -63,6 +64,48 @@ def score(probabilities_RC: NDArray[np.float64], labels_R: NDArray[np.int64]) ->
         scores["roc_auc"] = float(metrics.roc_auc_score(labels_R, probabilities_RC[:, 1]))
         scores["average_precision"] = float(metrics.average_precision_score(labels_R, probabilities_RC[:, 1]))
     return scores
+
+
+@dataclass(frozen=True)
+class LinkScores:
+    """How true links rank among others.
+
+    Attributes:
+        mrr: mean reciprocal rank.
+        hits: share of true links among the best k, for each k.
+    """
+
+    mrr: float
+    hits: dict[int, float]
+
+
+def score_ranking(positive_P: Tensor, negative: Tensor, ks: Sequence[int] = (1, 10, 50, 100)) -> LinkScores:
+    """MRR and Hits@k of true links among others.
+
+    A link that scores the same as others takes the middle of the places they share, so that a constant score
+    earns nothing.
+
+    Shapes:
+        positive_P: [P] scores of true links
+        negative: [Q] scores of false links that all true ones are ranked among, or [P, Q] of their own
+    """
+    rank = link_ranks(positive_P, negative)
+    hits = {k: float((rank <= k).double().mean()) for k in ks}
+    return LinkScores(mrr=float((1 / rank).mean()), hits=hits)
+
+
+def link_ranks(positive_P: Tensor, negative: Tensor) -> Tensor:
+    """Rank of each true link, from 1, halves where scores are equal. Returns [P]."""
+    if negative.dim() == 1:
+        # Sorting once is linear in memory; comparing all pairs would not be.
+        ordered = negative.sort().values
+        below = torch.searchsorted(ordered, positive_P, right=False)
+        not_above = torch.searchsorted(ordered, positive_P, right=True)
+        above, equal = negative.numel() - not_above, not_above - below
+    else:
+        above = (negative > positive_P[:, None]).sum(1)
+        equal = (negative == positive_P[:, None]).sum(1)
+    return 1 + above + equal.double() / 2
 
 
 def gather_rows(rows: Tensor) -> Tensor:

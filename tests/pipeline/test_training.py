@@ -10,11 +10,13 @@ import pipeline.training
 from pipeline.checkpoint import latest_checkpoint, read_state
 from pipeline.config import Config
 from pipeline.errors import UserError
+from pipeline.launch import may_go_on
 from pipeline.results import TrainResult, read_epochs, read_result
 from pipeline.server import free_port
 from pipeline.store import GraphStore
-from pipeline.training import TrainJob, step_seed, train_worker
-from tests.pipeline.conftest import tiny_config
+from pipeline.synthetic import minesweeper
+from pipeline.training import TrainJob, balance_classes, step_seed, train_worker
+from tests.pipeline.conftest import SIDE, Parameters, prepare_tiny, tiny_config
 
 
 class KilledError(Exception):
@@ -148,6 +150,113 @@ def test_a_loss_that_is_no_number_stops_with_a_hint(tiny_store: GraphStore, tmp_
     )
     with pytest.raises(UserError, match=r"step \d+ of epoch \d+.*lower train.learning_rate"):
         run(config, tiny_store, "diverged")
+
+
+def test_a_full_graph_step_is_not_repeated_after_a_kill_before_its_validation(
+    tiny_store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config(tmp_path, model__name="sparse", train__checkpoint_seconds=0)
+    _, whole = run(config, tiny_store, "whole")
+    broken = make_job(config, tiny_store, "broken")
+
+    def kill(*arguments: object) -> None:
+        raise KilledError
+
+    monkeypatch.setattr(pipeline.training, "assess", kill)
+    with pytest.raises(KilledError):
+        train_worker(broken)
+    monkeypatch.undo()
+    train_worker(broken)
+    resumed = read_result(broken.directory)
+    assert resumed is not None
+    assert resumed.weights_sha256 == whole.weights_sha256
+
+
+@pytest.mark.parametrize("settings", [{}, {"model__positions": "explicit"}, {"model__name": "sparse"}])
+def test_a_time_budget_ends_training_and_a_larger_one_goes_on(
+    tiny_store: GraphStore, tmp_path: Path, settings: dict[str, object]
+) -> None:
+    whole_job, _ = run(tiny_config(tmp_path, **settings), tiny_store, "whole")
+    _, short = run(tiny_config(tmp_path, train__time_budget=1e-9, **settings), tiny_store, "short")
+    assert short.out_of_time
+    assert short.epochs == (1 if settings.get("model__name") == "sparse" else 0)
+    assert short.test_metric > 0
+    assert may_go_on(short, None)
+    assert may_go_on(short, short.train_seconds + 1)
+    assert not may_go_on(short, 1e-9)
+
+    continued_job, continued = run(tiny_config(tmp_path, **settings), tiny_store, "short")
+    assert not continued.out_of_time
+    losses = [[record.train_loss for record in read_epochs(j.directory)] for j in (whole_job, continued_job)]
+    assert losses[0] == losses[1]
+
+
+def test_epochs_between_validations_have_no_scores(tiny_store: GraphStore, tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, train__epochs=5, train__validate_every=2)
+    job, result = run(config, tiny_store, "seldom")
+    records = read_epochs(job.directory)
+    assert [record.val_metric is None for record in records] == [True, False, True, False, False]
+    assert "val_loss" not in records[0].metrics()
+    assert result.best_epoch in (1, 3, 4)
+
+
+def test_a_metric_that_has_no_value_is_named(tiny_store: GraphStore, tmp_path: Path) -> None:
+    graph = minesweeper(SIDE, num_splits=2)
+    graph.labels[graph.splits[0] == 1] = 0
+    store = prepare_tiny(GraphStore.create(tmp_path / "one-class", graph, Parameters(side=1)))
+    with pytest.raises(UserError, match="'roc_auc' to have a value on the val nodes"):
+        run(tiny_config(tmp_path), store, "one-class-run")
+
+
+@pytest.mark.parametrize("name", ["segment", "sparse", "expanded"])
+def test_bfloat16_stays_close_to_float32(tiny_store: GraphStore, tmp_path: Path, name: str) -> None:
+    settings = {"model__name": name, "model__dropout": 0.0, "train__epochs": 2}
+    jobs = [
+        run(tiny_config(tmp_path, train__precision=precision, **settings), tiny_store, f"{name}-{precision}")
+        for precision in ("float32", "bfloat16")
+    ]
+    exact, rounded = ([record.train_loss for record in read_epochs(job.directory)] for job, _ in jobs)
+    assert rounded == pytest.approx(exact, rel=0.05)
+    assert rounded != exact
+    assert jobs[0][1].weights_sha256 != jobs[1][1].weights_sha256
+
+
+def test_class_weights_give_classes_the_same_say(tiny_store: GraphStore, tmp_path: Path) -> None:
+    config = tiny_config(tmp_path)
+    weights = balance_classes(tiny_store, config, torch.device("cpu"))
+    labels = torch.from_numpy(tiny_store.labels()[tiny_store.split(0) == 0].copy())
+    counts = torch.bincount(labels, minlength=2)
+    assert torch.allclose(weights * counts, torch.full((2,), labels.numel() / 2))
+    digests = {
+        on: run(
+            tiny_config(tmp_path, train__class_weights=on, train__epochs=1), tiny_store, f"weighted-{on}"
+        )[1]
+        for on in (False, True)
+    }
+    assert digests[False].weights_sha256 != digests[True].weights_sha256
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("segment", "train.batch_size"), ("sparse", "--workers")])
+def test_running_out_of_memory_says_what_to_lower(
+    tiny_store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, remedy: str
+) -> None:
+    def exhaust(*arguments: object) -> None:
+        torch.empty(2**55)
+
+    monkeypatch.setattr(pipeline.training, "set_learning_rate", exhaust)
+    with pytest.raises(UserError, match=f"fit in memory.*lower .*{remedy}"):
+        run(tiny_config(tmp_path, model__name=name), tiny_store, "exhausted")
+
+
+def test_other_errors_are_not_about_memory(
+    tiny_store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(pipeline.training, "set_learning_rate", fail)
+    with pytest.raises(RuntimeError, match="something else"):
+        run(tiny_config(tmp_path), tiny_store, "failed")
 
 
 def test_the_best_epoch_is_the_one_that_is_scored(tiny_store: GraphStore, tmp_path: Path) -> None:

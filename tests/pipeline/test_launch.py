@@ -1,0 +1,63 @@
+"""Starting a training: one directory a configuration, and one line about what went wrong in a worker."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.launch import execute, explain_failure, failure_note, ray_worker, training_directory
+from pipeline.segments import write_segments
+from pipeline.store import GraphStore
+from pipeline.training import TrainJob
+from tests.pipeline.conftest import tiny_config
+
+
+def make_job(store: GraphStore, **settings: object) -> TrainJob:
+    return TrainJob(tiny_config(store.path.parent, **settings), store.path, store.path.parent)
+
+
+def test_what_decides_the_weights_decides_the_directory(tiny_store: GraphStore, tmp_path: Path) -> None:
+    def place(**settings: object) -> Path:
+        return training_directory(tiny_config(tmp_path, **settings), tiny_store)
+
+    same = place(train__checkpoint_seconds=1, train__time_budget=9, resources__workers=2)
+    assert same == place()
+    others = [place(train__seed=1), place(data__split=1), place(model__tau=2.0), place(train__epochs=9)]
+    assert len({same, *others}) == 5
+
+
+def test_stages_of_other_splits_leave_the_directory_alone(tiny_store: GraphStore, tmp_path: Path) -> None:
+    config = tiny_config(tmp_path)
+    before = training_directory(config, tiny_store)
+    write_segments(tiny_store, tiny_config(tmp_path, segments__length=6, data__split=1), replace=True)
+    assert training_directory(config, tiny_store) == before
+
+
+def test_more_workers_than_heads_are_refused(tiny_store: GraphStore) -> None:
+    with pytest.raises(UserError, match=r"at most 2, the heads that 'sparse' shares out \(got 3\)"):
+        execute(make_job(tiny_store, model__name="sparse", resources__workers=3))
+
+
+def test_a_worker_does_not_repeat_what_a_rank_found_wrong(tiny_store: GraphStore) -> None:
+    job = make_job(tiny_store)
+    failure_note(job, "a").write_text("Expected a finite loss (got nan)")
+    ray_worker({"job": job, "threads": 1, "attempt": "a"})
+    assert not list(job.directory.glob("last-*"))
+
+
+@pytest.mark.parametrize(
+    "death", ["ray.exceptions.OutOfMemoryError: 1.2 GB", "killed due to memory pressure"]
+)
+def test_a_death_by_memory_says_what_to_lower(tiny_store: GraphStore, death: str) -> None:
+    told = explain_failure(
+        make_job(tiny_store), RuntimeError(f"Training failed due to worker errors:\n{death}")
+    )
+    assert "lower train.batch_size" in told
+    assert "\n" not in told
+
+
+def test_any_other_death_is_told_in_one_line(tiny_store: GraphStore) -> None:
+    told = explain_failure(make_job(tiny_store), RuntimeError("worker errors:\n  File x\nKeyError: 'a'\n"))
+    assert "KeyError: 'a'" in told
+    assert "goes on from the last checkpoint" in told
+    assert "\n" not in told
