@@ -21,6 +21,7 @@ def main(arguments: Sequence[str]) -> int:
 def compare_configured(config: "Config") -> "Comparison":
     """Compare all trainings of the experiment."""
     from pipeline.comparison import compare
+    from pipeline.figures import figures_for
     from pipeline.report import write_report
     from pipeline.tracking import existing_store
     from pipeline.trainings import select_trainings
@@ -29,7 +30,8 @@ def compare_configured(config: "Config") -> "Comparison":
     selection = select_trainings(store, config.tracking.experiment)
     comparison = compare(selection)
     report = config.output / REPORT
-    write_report(report, comparison, selection, tracking_url=store.web_address)
+    figures = figures_for(selection)
+    write_report(report, comparison, selection, figures=figures, tracking_url=store.web_address)
     for sentence in comparison.sentences:
         say(sentence)
     say(f"report: {report}")

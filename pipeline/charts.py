@@ -8,6 +8,7 @@ from html import escape
 WIDTH, HEIGHT = 480, 290
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 16, 48
 NUM_COLOURS = 8
+LARGEST_LABELLED_MATRIX = 10
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,38 @@ def bar_chart(values: Sequence[tuple[str, float]], unit: str) -> str:
             f'<text x="{176 + width:.1f}" y="{y + 15}">{value:,.3g} {escape(unit)}</text>'
         )
     return f'<svg viewBox="0 0 {WIDTH} {len(values) * 30 + 16}" role="img">{"".join(parts)}</svg>'
+
+
+def matrix_chart(counts: Sequence[Sequence[int]], row_label: str, column_label: str) -> str:
+    """A square of counts; a cell's strength is its share of the row."""
+    size = len(counts)
+    cell = (HEIGHT - TOP - BOTTOM) / size
+    left = (WIDTH - size * cell) / 2
+    parts = []
+    for row, values in enumerate(counts):
+        total = sum(values) or 1
+        y = TOP + row * cell
+        for column, value in enumerate(values):
+            x, share = left + column * cell, value / total
+            tip = escape(f"{row_label} {row}, {column_label} {column}: {value:,} ({share:.1%})")
+            parts.append(
+                f'<rect class="cell" x="{x:.1f}" y="{y:.1f}" width="{cell:.1f}" height="{cell:.1f}" '
+                f'fill-opacity="{0.06 + 0.84 * share:.3f}"><title>{tip}</title></rect>'
+            )
+            if size <= LARGEST_LABELLED_MATRIX:
+                strong = " strong" if share > 0.5 else ""
+                place = f'x="{x + cell / 2:.1f}" y="{y + cell / 2 + 4:.1f}"'
+                parts.append(f'<text class="count{strong}" {place}>{share:.0%}</text>')
+        if size <= LARGEST_LABELLED_MATRIX:
+            parts.append(f'<text class="tick-y" x="{left - 8:.1f}" y="{y + cell / 2 + 4:.1f}">{row}</text>')
+            x = left + row * cell + cell / 2
+            parts.append(f'<text class="tick-x" x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}">{row}</text>')
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    parts.append(f'<text class="label-x" x="{WIDTH / 2}" y="{HEIGHT - 6}">{escape(column_label)}</text>')
+    turned = f'transform="translate({max(left - 34, 12):.1f} {middle}) rotate(-90)"'
+    parts.append(f'<text class="label-y" {turned}>{escape(row_label)}</text>')
+    title = escape(f"{row_label} against {column_label}")
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">{"".join(parts)}</svg>'
 
 
 def nice_step(rough: float) -> float:

@@ -15,14 +15,16 @@ from pipeline.config import Config
 from pipeline.errors import UserError
 from pipeline.evaluate import chosen_metric
 from pipeline.files import text_sha256
-from pipeline.inputs import input_digest
+from pipeline.inputs import input_digest, input_stages
 from pipeline.modelling import streams
 from pipeline.progress import progress
+from pipeline.provenance import stage_seconds
 from pipeline.results import TrainResult, read_epochs, read_result
 from pipeline.runs import Run, start_child
 from pipeline.serving import write_model
 from pipeline.store import GraphStore
 from pipeline.training import TrainJob, memory_hint, train_worker
+from pipeline.trainings import STAGE_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +96,8 @@ def train(
     )
     with run:
         note.write_text(RunNote(run_id=run.run_id).model_dump_json())
+        seconds = stage_seconds(store, input_stages(config))
+        run.log(0, {f"{STAGE_PREFIX}{stage}": value for stage, value in seconds.items()})
         job = TrainJob(config, store.path, directory, run.reference)
         with follow(job):
             execute(job)

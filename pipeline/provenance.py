@@ -3,9 +3,12 @@
 import getpass
 import platform
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from pipeline.store import GraphStore
 
 LIBRARIES = (
     "cocn",
@@ -46,6 +49,20 @@ def library_versions() -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
+    return found
+
+
+def stage_seconds(store: GraphStore, stages: Iterable[str]) -> dict[str, float]:
+    """Seconds that stages of a store took, and those that they were built on."""
+    entries, timings = store.manifest.stages, store.timings()
+    waiting, found = list(stages), dict[str, float]()
+    while waiting:
+        stage = waiting.pop()
+        measured = timings.get(stage)
+        if stage in found or not isinstance(measured, dict):
+            continue
+        found[stage] = float(measured.get("seconds", 0.0))
+        waiting += entries[stage].requires if stage in entries else ()
     return found
 
 

@@ -20,12 +20,16 @@ PER_TRAINING = frozenset({"data.split", "train.seed", "tracking.uri", "output", 
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture made elsewhere, to stand in the report."""
+    """A picture or a table made elsewhere, to stand in the report."""
 
     title: str
-    path: Path
+    path: Path | None = None
     """An SVG or PNG file."""
     caption: str = ""
+    drawing: str = ""
+    """SVG or HTML of our own making, in place of a file."""
+    wide: bool = False
+    """Whether it takes the whole width."""
 
 
 def write_report(
@@ -180,7 +184,8 @@ def _marks(trainings: Sequence[Training], cost: str) -> list[Mark]:
 def _stages(trainings: Sequence[Training]) -> str:
     values: dict[str, list[float]] = {}
     for training in trainings:
-        for stage, seconds in training.stages.items():
+        train = {} if training.train_seconds is None else {"train": training.train_seconds}
+        for stage, seconds in {**training.stages, **train}.items():
             values.setdefault(f"{training.model}: {stage}", []).append(seconds)
     bars = [(name, statistics.fmean(seconds)) for name, seconds in values.items()]
     card = _card("Mean time of a stage", bar_chart(bars, "s"))
@@ -190,11 +195,16 @@ def _stages(trainings: Sequence[Training]) -> str:
 def _figures(figures: Sequence[Figure]) -> str:
     cards = []
     for figure in figures:
-        kind = "image/svg+xml" if figure.path.suffix == ".svg" else "image/png"
-        data = base64.b64encode(figure.path.read_bytes()).decode()
-        picture = f'<img alt="{escape(figure.title)}" src="data:{kind};base64,{data}">'
-        cards.append(_card(figure.title, picture, figure.caption))
+        picture = figure.drawing if figure.path is None else embed_picture(figure.path, figure.title)
+        cards.append(_card(figure.title, picture, figure.caption, figure.wide))
     return f'<h2>Figures</h2><div class="cards">{"".join(cards)}</div>' if cards else ""
+
+
+def embed_picture(path: Path, title: str) -> str:
+    """A picture with its bytes in its address."""
+    kind = "image/svg+xml" if path.suffix == ".svg" else "image/png"
+    data = base64.b64encode(path.read_bytes()).decode()
+    return f'<img alt="{escape(title)}" src="data:{kind};base64,{data}">'
 
 
 def _differences(trainings: Sequence[Training]) -> str:
@@ -239,11 +249,12 @@ def _table(headings: Sequence[str], body: Sequence[str], num_text: int, sortable
     return f'<div class="scroll"><table{kind}>{head}<tbody>{"".join(body)}</tbody></table></div>'
 
 
-def _card(title: str, drawing: str, caption: str = "") -> str:
+def _card(title: str, drawing: str, caption: str = "", wide: bool = False) -> str:
     if not drawing:
         return ""
     below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    return f"<figure><h3>{escape(title)}</h3>{drawing}{below}</figure>"
+    kind = " class=wide" if wide else ""
+    return f"<figure{kind}><h3>{escape(title)}</h3>{drawing}{below}</figure>"
 
 
 def _text(value: str) -> str:

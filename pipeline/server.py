@@ -18,7 +18,7 @@ from typing import IO
 from pipeline.errors import UserError
 
 HOST = "127.0.0.1"
-START_TIMEOUT_SECONDS = 60.0
+START_TIMEOUT_SECONDS = 150.0
 STOP_TIMEOUT_SECONDS = 10.0
 # One worker process and no job queue: two processes instead of ten.
 ENVIRONMENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}

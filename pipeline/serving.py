@@ -41,14 +41,15 @@ class Answers:
         """
         import pandas as pd
 
-        probabilities = self._probabilities(place)
+        probabilities = self.probabilities(place)
         chosen = np.asarray(nodes, dtype=np.int64)
         check_nodes(chosen, len(probabilities))
         rows = probabilities[chosen]
         columns = {f"probability_{index}": rows[:, index] for index in range(rows.shape[1])}
         return pd.DataFrame({"node": chosen, "prediction": rows.argmax(1), **columns})
 
-    def _probabilities(self, place: str | None) -> Floats:
+    def probabilities(self, place: str | None) -> Floats:
+        """Probabilities of the classes of every node, [n, C]."""
         # A process that only looks a model up needs none of this.
         from pipeline.checkpoint import read_origin
         from pipeline.predict import answer, require_segments

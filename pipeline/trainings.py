@@ -46,6 +46,8 @@ class Training:
     curves: Mapping[str, Curve] = field(default_factory=dict)
     stages: Mapping[str, float] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
+    directory: str = ""
+    """Where it was trained; the files may be gone, or on another machine."""
 
     @property
     def higher_is_better(self) -> bool:
@@ -138,6 +140,7 @@ def read_training(store: TrackingStore, run: TrackedRun) -> Training:
         curves=curves,
         stages={k.removeprefix(STAGE_PREFIX): v for k, v in metrics.items() if k.startswith(STAGE_PREFIX)},
         params=dict(run.params),
+        directory=run.tags.get("cocn.directory", ""),
     )
 
 

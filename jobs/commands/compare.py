@@ -30,6 +30,7 @@ def compare(
 
     from pipeline.comparison import compare as compare_trainings
     from pipeline.comparison import comparison_table
+    from pipeline.figures import figures_for
     from pipeline.report import write_report
     from pipeline.tracking import existing_store
     from pipeline.trainings import select_trainings
@@ -39,7 +40,8 @@ def compare(
     selection = select_trainings(store, experiment, parent_id=parent, models=names, dataset=dataset)
     comparison = compare_trainings(selection)
     if out is not None:
-        write_report(out, comparison, selection, tracking_url=store.web_address)
+        figures = figures_for(selection)
+        write_report(out, comparison, selection, figures=figures, tracking_url=store.web_address)
     words = [*comparison.sentences, *comparison.notes]
     emit(comparison, as_json, Group(comparison_table(comparison), *words))
     if out is not None:
