@@ -20,7 +20,7 @@ IN_ENVIRONMENT = "env:"
 
 
 def run_job(name: str, arguments: Sequence[str], work: Callable[[Config], object]) -> int:
-    """Run the work of a job on a configuration file; returns the exit code: 0 done, 2 wrong input.
+    """Run the work of a job on a configuration file; returns the exit code.
 
     Args:
         name: The module, such as `jobs.train`.
@@ -35,6 +35,9 @@ def run_job(name: str, arguments: Sequence[str], work: Callable[[Config], object
     except UserError as error:
         say(f"{name}: {error}")
         return 2
+    except KeyboardInterrupt:
+        say(f"{name}: interrupted; the same configuration goes on from here")
+        return 130
     print(to_json(result), flush=True)  # noqa: T201
     return 0
 

@@ -24,6 +24,8 @@ StageName = Literal["preprocess", "train", "predict", "compare", "survey"]
 PACKAGES = ("cocn", "pipeline", "jobs")
 CLUSTER_KEYS = ("resources.", "tracking.", "output", "data.store", "data.data_root")
 CONFIG_VARIABLE = "COCN_CONFIG"
+# Stopping a job is Ctrl-C, with time to close runs; Ray's default is a signal that it handles itself.
+STOP_POLITELY = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "30"}
 JUNK = shutil.ignore_patterns("__pycache__", "*.pyc", "*.nbi", "*.nbc", ".*", "*.tmp")
 # Looks for a path where the job will look, without sending any code of ours.
 PROBE = "import os, sys; sys.exit(0 if os.path.exists(sys.argv[1]) else 3)"
@@ -58,7 +60,9 @@ def submit(stage: StageName, config: Config, cluster: Cluster, *, upload: bool =
     check_inputs(stage, config, cluster)
     entrypoint = shlex.join(["python", "-m", f"jobs.{stage}", f"env:{CONFIG_VARIABLE}"])
     # Apart from the code, so that jobs share one upload and each node's compiled kernels.
-    environment: dict[str, object] = {"env_vars": {CONFIG_VARIABLE: config.model_dump_json()}}
+    environment: dict[str, object] = {
+        "env_vars": {CONFIG_VARIABLE: config.model_dump_json(), **STOP_POLITELY}
+    }
     cpus, gpus = driver_resources(stage, config)
     with package() if upload else nullcontext() as directory:
         if directory is not None:

@@ -7,8 +7,10 @@ line, and answers each with a line of JSON.
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,7 +82,10 @@ def start_nodes(count: int, log: Path) -> Iterator[Nodes]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "OMP_NUM_THREADS": "1",
     }
-    command = [sys.executable, "-m", "tests.nodes", str(port), str(count)]
+    # A job joins the cluster that last wrote its address to Ray's directory: this one has a directory of its
+    # own, which is short because sockets lie in it.
+    directory = tempfile.mkdtemp(prefix="ray-")
+    command = [sys.executable, "-m", "tests.nodes", str(port), str(count), directory]
     with (
         log.open("w") as errors,
         subprocess.Popen(
@@ -98,10 +103,12 @@ def start_nodes(count: int, log: Path) -> Iterator[Nodes]:
         assert process.stdin is not None
         process.stdin.close()
         process.wait(60)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
-def main(port: int, count: int) -> None:
+def main(port: int, count: int, directory: str) -> None:
     import psutil
+    from ray._private.utils import write_ray_address
     from ray.cluster_utils import Cluster
 
     head = {
@@ -113,9 +120,11 @@ def main(port: int, count: int) -> None:
         # takes no jobs.
         "dashboard_agent_listen_port": free_port(),
         "object_store_memory": OBJECT_STORE_BYTES,
+        "temp_dir": directory,
         "_system_config": NOTICE_QUICKLY,
     }
     cluster = Cluster(initialize_head=True, head_node_args=head)
+    write_ray_address(cluster.address, directory)
 
     def add() -> Any:
         return cluster.add_node(
@@ -148,4 +157,4 @@ def answer(values: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

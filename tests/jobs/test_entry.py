@@ -38,3 +38,13 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (tmp_path / "run.yaml").write_text("trian: {}")
     assert run_job("jobs.test", [str(tmp_path / "run.yaml")], str) == 2
     assert "unknown key 'trian'; did you mean 'train'?" in capsys.readouterr().err
+
+
+def test_an_interrupted_job_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.yaml").write_text("")
+
+    def work(config: Config) -> None:
+        raise KeyboardInterrupt
+
+    assert run_job("jobs.test", [str(tmp_path / "run.yaml")], work) == 130
+    assert "interrupted" in capsys.readouterr().err
