@@ -4,8 +4,10 @@ import math
 import statistics
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.arrays import CSR
 from pipeline.graphs import Generator, networkit_graph, power_law_graph, search_distances, time_search
@@ -54,34 +56,70 @@ def run(
         generator: Which model draws the graph.
     """
     warm_up()
-    csr = power_law_graph(nodes, seed=seed, generator=generator)
-    start = time.perf_counter()
-    layout = arrange(csr)
-    arranging = time.perf_counter() - start
-    race = run_race(csr, layout, truncate, seed)
-    per_source = (arranging + sum(race.ours)) / nodes
-    visits = count_edge_visits(csr, race.counts)
+    full = Sweeps(power_law_graph(nodes, seed=seed, generator=generator), truncate)
+    half = Sweeps(power_law_graph(nodes // 2, seed=seed, generator=generator), truncate)
+    race = run_race(full, half, seed)
     return PositionsBenchmark(
         nodes=nodes,
-        edges=csr.num_edges // 2,
+        edges=full.csr.num_edges // 2,
         truncate=truncate,
         generator=generator,
-        speedup_vs_networkit=race.speedup(arranging / nodes),
-        speedup_full_depth=statistics.median(race.theirs) / time_full_depth(layout),
+        speedup_vs_networkit=race.speedup(full.arranging / nodes),
+        speedup_full_depth=statistics.median(race.theirs) / time_full_depth(full.layout),
         mismatches=race.mismatches,
-        edge_visits_per_second=visits / (arranging + sum(race.ours)),
-        growth=math.log2(per_source / time_half(nodes // 2, truncate, seed, generator)),
-        seconds_all_pairs=arranging + sum(race.ours),
-        milliseconds_per_source=1e3 * per_source,
+        edge_visits_per_second=count_edge_visits(full.csr, full.counts()) / full.seconds,
+        growth=math.log2(sum(full.rounds) / nodes) - math.log2(sum(half.rounds) / (nodes // 2)),
+        seconds_all_pairs=full.seconds,
+        milliseconds_per_source=1e3 * full.seconds / nodes,
         networkit_milliseconds_per_source=1e3 * statistics.median(race.theirs),
     )
 
 
+class Sweeps:
+    """The profiles of all pairs of a graph, in timed rounds."""
+
+    def __init__(self, csr: CSR, truncate: int) -> None:
+        self.csr = csr
+        start = time.perf_counter()
+        self.layout = arrange(csr)
+        self.arranging = time.perf_counter() - start
+        self.rounds: list[float] = []
+        self.sizes: list[int] = []
+        self._truncate = truncate
+        self._searcher = Searcher(self.layout.csr)
+        self._sums = Sums.zeros(csr.num_nodes, truncate)
+        sources = self.layout.sources(None)
+        batches = [sources[i : i + MAX_SOURCES] for i in range(0, len(sources), MAX_SOURCES)]
+        # Neighbouring batches are alike, so every round takes some from everywhere.
+        self._parts = [batches[number::ROUNDS] for number in range(min(ROUNDS, len(batches)))]
+
+    def run(self, number: int) -> None:
+        """Run and time one round; those beyond the last are empty."""
+        part = self._parts[number] if number < len(self._parts) else []
+        start = time.perf_counter()
+        for batch in part:
+            self._searcher.sweep(batch, self._truncate, self._sums)
+        self.rounds.append(time.perf_counter() - start)
+        self.sizes.append(sum(map(len, part)))
+
+    @property
+    def num_rounds(self) -> int:
+        return len(self._parts)
+
+    @property
+    def seconds(self) -> float:
+        return self.arranging + sum(self.rounds)
+
+    def counts(self) -> NDArray[np.int32]:
+        """The distance profile of every node, [n, K + 1]."""
+        itself = np.ones((self.csr.num_nodes, 1), dtype=np.int32)
+        return np.concatenate([itself, self._sums.counts.T[self.layout.place]], axis=1)
+
+
 @dataclass(frozen=True)
 class Race:
-    """Seconds of our rounds, of the sources in each, and of networkit's searches in between."""
+    """Seconds of our rounds, the sources in each, and seconds of networkit's searches in between."""
 
-    counts: np.ndarray
     ours: list[float]
     sizes: list[int]
     theirs: list[float]
@@ -89,39 +127,34 @@ class Race:
 
     def speedup(self, overhead: float) -> float:
         """Median over the rounds; `overhead` is what a source costs besides its sweep."""
-        rounds = zip(
-            self.ours, self.sizes, np.array_split(np.array(self.theirs), len(self.ours)), strict=True
-        )
-        return statistics.median(
-            float(theirs.mean()) / (seconds / size + overhead) for seconds, size, theirs in rounds
-        )
+        searches = np.array(self.theirs).reshape(len(self.ours), -1).mean(axis=1)
+        rounds = zip(self.ours, self.sizes, searches.tolist(), strict=True)
+        ratios = [theirs / (seconds / size + overhead) for seconds, size, theirs in rounds]
+        return float(statistics.median(ratios))
 
 
-def run_race(csr: CSR, layout: Layout, truncate: int, seed: int) -> Race:
-    """All batches in rounds, and after each round a few of networkit's searches."""
-    size = csr.num_nodes
-    graph, searcher, sums = networkit_graph(csr), Searcher(layout.csr), Sums.zeros(size, truncate)
-    batches = [layout.sources(None)[i : i + MAX_SOURCES] for i in range(0, size, MAX_SOURCES)]
-    rounds = [part for part in np.array_split(np.arange(len(batches)), ROUNDS) if len(part)]
-    sources = np.random.default_rng(seed).permutation(size)[: len(rounds) * SEARCHES_PER_ROUND]
-    ours, sizes, theirs = [], [], []
-    with progress("all pairs", len(batches), "batches") as bar:
-        for number, part in enumerate(rounds):
-            start = time.perf_counter()
-            for batch in part:
-                searcher.sweep(batches[batch], truncate, sums)
-            ours.append(time.perf_counter() - start)
-            sizes.append(sum(len(batches[batch]) for batch in part))
-            chosen = sources[number * SEARCHES_PER_ROUND : (number + 1) * SEARCHES_PER_ROUND]
+def run_race(full: Sweeps, half: Sweeps, seed: int) -> Race:
+    """Rounds of the graph, of the one of half its size, and of networkit's searches, in turns."""
+    graph, rounds = networkit_graph(full.csr), full.num_rounds
+    sources = np.random.default_rng(seed).permutation(full.csr.num_nodes)[: rounds * SEARCHES_PER_ROUND]
+    theirs: list[float] = []
+    with progress("all pairs", rounds, "rounds") as bar:
+        for number, chosen in enumerate(np.array_split(sources, rounds)):
+            full.run(number)
+            half.run(number)
             theirs += [time_search(graph, int(source)) for source in chosen]
-            bar.advance(len(part))
-    counts = np.concatenate([np.ones((size, 1), dtype=np.int32), sums.counts.T[layout.place]], axis=1)
-    wrong = 0
+            bar.advance()
+    return Race(full.rounds, full.sizes, theirs, count_mismatches(graph, full.counts(), sources))
+
+
+def count_mismatches(graph: Any, counts: NDArray[np.int32], sources: NDArray[np.int64]) -> int:
+    """Counts of the sources that are not those of networkit's distances."""
+    levels, wrong = counts.shape[1], 0
     for source in sources:
         hops = search_distances(graph, int(source))
-        expected = np.bincount(hops[(hops >= 0) & (hops <= truncate)], minlength=truncate + 1)
+        expected = np.bincount(hops[(hops >= 0) & (hops < levels)], minlength=levels)
         wrong += int((counts[source] != expected).sum())
-    return Race(counts, ours, sizes, theirs, wrong)
+    return wrong
 
 
 def time_full_depth(layout: Layout) -> float:
@@ -135,17 +168,6 @@ def time_full_depth(layout: Layout) -> float:
         searcher.sweep(batch, NO_LIMIT, sums)
         seconds.append((time.perf_counter() - start) / len(batch))
     return statistics.mean(seconds)
-
-
-def time_half(nodes: int, truncate: int, seed: int, generator: Generator) -> float:
-    """Seconds a source of all pairs on a graph of `nodes` nodes."""
-    csr = power_law_graph(nodes, seed=seed, generator=generator)
-    start = time.perf_counter()
-    layout = arrange(csr)
-    searcher, sums = Searcher(layout.csr), Sums.zeros(nodes, truncate)
-    for begin in range(0, nodes, MAX_SOURCES):
-        searcher.sweep(layout.sources(None)[begin : begin + MAX_SOURCES], truncate, sums)
-    return (time.perf_counter() - start) / nodes
 
 
 def warm_up() -> None:
