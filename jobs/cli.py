@@ -21,6 +21,7 @@ COMMANDS = (
     "train",
     "predict",
     "compare",
+    "reproduce",
     "submit",
     "jobs",
     "ui",
