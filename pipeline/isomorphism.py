@@ -99,9 +99,7 @@ def read_exp(path: Path) -> Collection:
     """EXP: graphs 2i and 2i+1 are a pair that 1-WL cannot tell apart."""
     with np.load(path) as arrays:
         nodes, edges = arrays["node_ptr"], arrays["edge_ptr"]
-        graphs = [
-            arrays["edge_index"][:, a:b].astype(np.int64) for a, b in zip(edges, edges[1:], strict=False)
-        ]
+        graphs = [arrays["edge_index"][:, a:b].astype(np.int64) for a, b in pairwise(edges)]
         features = np.split(arrays["x"].astype(np.float32), nodes[1:-1])
     pairs = np.arange(len(graphs)).reshape(-1, 2)
     return Collection("exp", graphs, np.diff(nodes).tolist(), features, pairs)
