@@ -1,11 +1,13 @@
 """`cocn preprocess`: from a source to a store with positions, orders and segments, each stage timed."""
 
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import JsonValue
 
+from pipeline.cluster import ray_session
 from pipeline.config import Config
 from pipeline.files import text_sha256
 from pipeline.heads import OrderParameters, write_orders
@@ -82,10 +84,13 @@ def prepare(
     ]
     if segments:
         stages.append(_segment_stage(store, config, replace))
-    for name, run in stages:
-        ran = run()
-        times.append(_time_of(store, name, not ran))
-        say(_line(times[-1]))
+    # One Ray for all stages, which would each start their own; none where nothing is left to do.
+    missing = any(not store.has(name) for name, _ in stages)
+    with ray_session() if missing else nullcontext():
+        for name, run in stages:
+            ran = run()
+            times.append(_time_of(store, name, not ran))
+            say(_line(times[-1]))
     return _describe(store, choice, tuple(times))
 
 
