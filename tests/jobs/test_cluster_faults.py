@@ -12,6 +12,7 @@ from pipeline.config import load_config
 from pipeline.results import EpochRecord, read_epochs
 from pipeline.store import GraphStore
 from pipeline.submission import StageName, submit
+from pipeline.tracking import TrackingStore
 from tests.jobs.test_submit import contents, settings
 from tests.nodes import Nodes
 
@@ -86,6 +87,21 @@ def test_a_stopped_job_goes_on_when_it_is_submitted_again(
     assert isinstance(measured, dict)
     assert measured["resumed_batches"] > 0
     assert contents(tmp_path / "store") == contents(undisturbed)
+
+
+def test_a_stopped_training_ends_its_runs_and_goes_on(cluster: Cluster, tmp_path: Path) -> None:
+    config = settings(tmp_path, **TRAINING, data={"store": None})
+    tracked = TrackingStore(f"sqlite:///{tmp_path / 'runs/mlflow.db'}")
+    job = start(cluster, "train", config)
+    wait_until(lambda: len(epochs(tmp_path / "runs")) > 2, cluster, job)
+    cluster.stop(job)
+    assert cluster.wait(job, PATIENCE_SECONDS).status == "STOPPED"
+    assert {run.status for run in tracked.read_runs("cocn")} == {"KILLED"}, cluster.logs(job)
+    before = len(epochs(tmp_path / "runs"))
+    assert before < TRAINING["train"]["epochs"]
+    finish(cluster, start(cluster, "train", config))
+    assert len(epochs(tmp_path / "runs")) == TRAINING["train"]["epochs"]
+    assert [run.status for run in tracked.read_runs("cocn")].count("FINISHED") == 2
 
 
 def test_a_node_dies_in_training(cluster: Cluster, ray_nodes: Nodes, local_ray: None, tmp_path: Path) -> None:
