@@ -66,6 +66,20 @@ def segments(
     emit(run(nodes), as_json)
 
 
+@target("expanded")
+def expanded(
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: does it run, not how fast.")] = False,
+    as_json: Json = False,
+) -> None:
+    """A training step of Expanded CoCN against the dense equations of the paper, and its growth.
+
+    Example: [bold]cocn bench expanded --json[/bold]
+    """
+    from pipeline.benchmarks.expanded import run
+
+    emit(run(300, 1200, (400, 1600)) if quick else run(), as_json)
+
+
 @target("positions")
 def positions(
     nodes: Annotated[int, typer.Option(min=1000, help="Nodes of the power-law graph.")] = 100_000,
@@ -83,6 +97,22 @@ def positions(
     from pipeline.benchmarks.positions import run
 
     emit(run(nodes, truncate=truncate, seed=seed, generator=generator), as_json)
+
+
+@target("train")
+def train(
+    nodes: Annotated[int, typer.Option(min=1000, help="Nodes of the power-law graph.")] = 421_961,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = 9,
+    quick: Annotated[bool, typer.Option("--quick", help="One round on small graphs: does it run?")] = False,
+    as_json: Json = False,
+) -> None:
+    """What a training step of Segment CoCN costs, how it grows, and what two workers and fixed segments gain.
+
+    Example: [bold]cocn bench train --nodes 421961 --json[/bold]
+    """
+    from pipeline.benchmarks.train import run
+
+    emit(run(2000, small_nodes=1000, rounds=1) if quick else run(nodes, rounds=rounds), as_json)
 
 
 def run_all() -> None:

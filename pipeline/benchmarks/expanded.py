@@ -1,0 +1,167 @@
+"""`cocn bench expanded`: a training step of Expanded CoCN against the dense equations, and how it grows."""
+
+import math
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import cocn
+from cocn import GraphBatch, reference
+from pipeline.progress import progress
+
+FEATURES = 16
+CLASSES = 5
+ROUNDS = 3
+FAST_STEPS_PER_ROUND = 3
+GROWTH_DEGREE = 8
+Forward = Callable[[cocn.CoCN, GraphBatch], Tensor]
+
+
+@dataclass(frozen=True)
+class ExpandedBenchmark:
+    """8 heads, 64 channels, k=5, L1=2, L2=2, node-level; forward, backward and optimiser; in turns."""
+
+    nodes: int
+    edges: int
+    """Undirected."""
+    step_seconds: float
+    dense_step_seconds: float
+    speedup_vs_dense: float
+    """Median over rounds of the time of a dense step over that of a fast one."""
+    max_abs_error: float
+    """Largest difference of outputs and of gradients from the dense equations, in float32; gradients as a
+    share of the largest entry of their tensor."""
+    growth_nodes: tuple[int, int]
+    growth: float
+    """Exponent of the step time between the two sizes; 1 is linear."""
+    peak_memory_ratio: float
+    """Memory that a dense step adds to a fresh process over what a fast one adds."""
+
+
+def run(
+    nodes: int = 2277, edges: int = 31_371, growth_nodes: tuple[int, int] = (10_000, 160_000), seed: int = 0
+) -> ExpandedBenchmark:
+    """Measure.
+
+    Args:
+        nodes: nodes of the graph that both run on.
+        edges: undirected edges of it.
+        growth_nodes: sizes between which growth is measured, at degree 8.
+        seed: seed of graphs and parameters.
+    """
+    model, graph = make_case(nodes, edges, seed)
+    with progress("expanded", ROUNDS + 4, "rounds") as bar:
+        error = compare(model, graph)
+        bar.advance()
+        fast, dense = [], []
+        for _ in range(ROUNDS):
+            dense.append(time_step(model, graph, reference.forward))
+            times = [time_step(model, graph, forward_fast) for _ in range(FAST_STEPS_PER_ROUND)]
+            fast.append(statistics.median(times))
+            bar.advance()
+        ratio = measure_memory("dense", nodes, edges, seed) / measure_memory("fast", nodes, edges, seed)
+        bar.advance()
+        growth = measure_growth(growth_nodes, seed)
+        bar.advance(2)
+    return ExpandedBenchmark(
+        nodes=nodes,
+        edges=edges,
+        step_seconds=statistics.median(fast),
+        dense_step_seconds=statistics.median(dense),
+        speedup_vs_dense=statistics.median(d / f for d, f in zip(dense, fast, strict=True)),
+        max_abs_error=error,
+        growth_nodes=growth_nodes,
+        growth=growth,
+        peak_memory_ratio=ratio,
+    )
+
+
+def make_case(nodes: int, edges: int, seed: int) -> tuple[cocn.CoCN, GraphBatch]:
+    """The reference configuration on a random graph with about this many undirected edges."""
+    torch.manual_seed(seed)
+    pairs = torch.randint(nodes, (2, edges))
+    pairs = pairs[:, pairs[0] != pairs[1]]
+    edge_index = torch.cat([pairs, pairs.flip(0)], dim=1).unique(dim=1)
+    model = cocn.ExpandedCoCN(
+        FEATURES,
+        64,
+        CLASSES,
+        num_heads=8,
+        kernel_size=5,
+        unit_layers=2,
+        pool_layers=2,
+        rank_gradient="taylor",
+    )
+    return model, model.prepare(torch.randn(nodes, FEATURES), edge_index=edge_index)
+
+
+def forward_fast(model: cocn.CoCN, graph: GraphBatch) -> Tensor:
+    """The network as users run it."""
+    out: Tensor = model(graph)
+    return out
+
+
+def time_step(model: cocn.CoCN, graph: GraphBatch, forward: Forward) -> float:
+    """Seconds of one training step."""
+    optimiser = torch.optim.AdamW(model.parameters(), 1e-6)
+    start = time.perf_counter()
+    forward(model, graph).square().mean().backward()
+    optimiser.step()
+    seconds = time.perf_counter() - start
+    optimiser.zero_grad(set_to_none=True)
+    return seconds
+
+
+def compare(model: cocn.CoCN, graph: GraphBatch) -> float:
+    """Largest difference between the fast and the dense network."""
+    outputs, gradients = [], []
+    for forward in (forward_fast, reference.forward):
+        model.zero_grad(set_to_none=True)
+        out = forward(model, graph)
+        out.square().mean().backward()
+        outputs.append(out.detach())
+        gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+    model.zero_grad(set_to_none=True)
+    largest = float((outputs[0] - outputs[1]).abs().max())
+    for one, other in zip(*gradients, strict=True):
+        if other.numel():
+            scale = float(other.abs().max().clamp(min=1e-6))
+            largest = max(largest, float((one - other).abs().max()) / max(scale, 1.0))
+    return largest
+
+
+def measure_growth(sizes: tuple[int, int], seed: int) -> float:
+    """Exponent of the step time between two sizes, measured in turns."""
+    cases = [make_case(nodes, nodes * GROWTH_DEGREE // 2, seed) for nodes in sizes]
+    for case in cases:
+        time_step(*case, forward_fast)
+    rounds = [[time_step(*case, forward_fast) for case in cases] for _ in range(ROUNDS)]
+    small, large = (statistics.median(column) for column in zip(*rounds, strict=True))
+    return math.log(large / small) / math.log(sizes[1] / sizes[0])
+
+
+def measure_memory(kind: str, nodes: int, edges: int, seed: int) -> float:
+    """Bytes that one step adds to the peak of a process of its own."""
+    arguments = [kind, *(str(number) for number in (nodes, edges, seed))]
+    command = [sys.executable, "-W", "ignore", "-m", "pipeline.benchmarks.expanded", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+def added_memory(kind: str, nodes: int, edges: int, seed: int) -> int:
+    """Run one step here and return the growth of this process's peak, in bytes."""
+    model, graph = make_case(nodes, edges, seed)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    time_step(model, graph, forward_fast if kind == "fast" else reference.forward)
+    return max((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024, 1)
+
+
+if __name__ == "__main__":
+    print(added_memory(sys.argv[1], *(int(word) for word in sys.argv[2:])))  # noqa: T201
