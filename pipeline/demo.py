@@ -13,6 +13,7 @@ from pipeline.cluster import ray_session
 from pipeline.comparison import Comparison, compare
 from pipeline.config import Config, load_config
 from pipeline.evaluate import score
+from pipeline.figures import figures_for
 from pipeline.launch import train
 from pipeline.prepare import open_prepared
 from pipeline.report import write_report
@@ -99,7 +100,7 @@ def _run_stages(output: Path, side: int, seed: int, say: Callable[[str], None]) 
         tracking = TrackingStore(parent.reference.uri, parent.reference.artifacts)
         selection = select_trainings(tracking, config.tracking.experiment, dataset=store.manifest.name)
         comparison = compare(selection)
-        report = write_report(output / REPORT, comparison, selection)
+        report = write_report(output / REPORT, comparison, selection, figures=figures_for(selection, store))
         parent.log_artifact(report)
         return Demo(
             store=store.path,
