@@ -1,7 +1,5 @@
 """One model on several ranks: replicas that share out the rows of a step, or the heads of a whole graph."""
 
-import warnings
-
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, autograd, nn
@@ -23,7 +21,6 @@ def distribute(model: Network, settings: ModelConfig, rank: int, world_size: int
         network = HeadShare(model, rank, world_size)
     # With it buckets keep their layout for good, so the order of sums, and with it every bit, is the same
     # after a restart; and features that are switched off may leave parameters without a gradient.
-    warnings.filterwarnings("ignore", "find_unused_parameters=True was specified")
     return DistributedDataParallel(network, find_unused_parameters=True, gradient_as_bucket_view=True)
 
 

@@ -105,12 +105,7 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device) 
             torch.manual_seed(step_seed(settings.seed, state.step, rank))
             with autocast:
                 loss = feed.losses(network, share, class_weights) / share.rows
-            # DistributedDataParallel averages over ranks, and the loss is a sum over them.
-            (loss * world_size).backward()
-            if settings.clip:
-                nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
-            optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
+            take_step(loss, model, optimiser, settings.clip, world_size)
             total, out_of_time = sum_over_ranks(loss, log.is_out_of_time())
             check_finite(total, state, share, optimiser)
             state = state.after_step(total, share.rows, feed.cursor())
@@ -139,6 +134,18 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device) 
                 log.save(state, model, optimiser, sequencer)
 
     finish(job, feed, network, model, state, metric, log, out_of_time)
+
+
+def take_step(
+    loss: Tensor, model: nn.Module, optimiser: torch.optim.Optimizer, clip: float, world_size: int
+) -> None:
+    """One optimiser step down the gradient of the loss, whose parts on all ranks add up."""
+    # DistributedDataParallel averages over ranks, and the loss is a sum over them.
+    (loss * world_size).backward()
+    if clip:
+        nn.utils.clip_grad_norm_(model.parameters(), clip)
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
 
 
 def resume(
