@@ -13,7 +13,7 @@ from torch import Tensor
 from cocn.edges import EdgeList
 from cocn.positions import structural_positions
 from cocn.propagation import NormalisedAdjacency, normalised_adjacency
-from cocn.ties import Ties, colour_rows, tie_ranks
+from cocn.ties import Ties, automorphism_orbits, colour_rows, tie_ranks
 
 #: Above this many nodes structural positions come from the pipeline, which needs no n×n matrix.
 STRUCTURAL_LIMIT = 2048
@@ -32,6 +32,7 @@ class GraphBatch:
         slots: [T] place of each arranged node in the padded [B, N] layout; None where nothing is padded.
         lengths: [B] number of nodes of each graph.
         max_length: N.
+        orbits: [T] one number for all nodes that symmetries exchange; None where there are none.
     """
 
     x: Tensor | None
@@ -42,6 +43,7 @@ class GraphBatch:
     slots: Tensor | None
     lengths: Tensor
     max_length: int
+    orbits: Tensor | None = None
 
     @property
     def num_graphs(self) -> int:
@@ -66,6 +68,17 @@ class GraphBatch:
         slots = places if self.slots is None else self.slots
         return torch.empty_like(slots).scatter_(0, self.arrangement, slots)
 
+    def symmetrise(self, values_TC: Tensor) -> Tensor:
+        """Average rows, in the order of the input, over nodes that symmetries of their graph exchange."""
+        if self.orbits is None:
+            return values_TC
+        # Summed in arranged order, so that the last bit does not depend on the input either.
+        arranged = values_TC[self.arrangement]
+        sums = torch.zeros_like(arranged).index_add(0, self.orbits, arranged)
+        counts = torch.bincount(self.orbits, minlength=self.orbits.numel()).clamp(min=1)
+        means = (sums / counts[:, None].to(sums.dtype))[self.orbits]
+        return torch.empty_like(means).index_copy(0, self.arrangement, means)
+
     def to(self, device: torch.device | str) -> GraphBatch:
         edges = EdgeList(
             self.edges.graph.to(device),
@@ -83,6 +96,7 @@ class GraphBatch:
             _move(self.slots, device),
             self.lengths.to(device),
             self.max_length,
+            _move(self.orbits, device),
         )
 
 
@@ -97,6 +111,7 @@ def prepare(
     batch: Tensor | None = None,
     positions: Tensor | None = None,
     tie_rank: Tensor | None = None,
+    tie_orbit: Tensor | None = None,
     num_nodes: int | None = None,
     ties: Ties = "auto",
     self_loops: bool = True,
@@ -111,6 +126,7 @@ def prepare(
         batch: [T] graph of each node; None for one graph.
         positions: [T, P] structural positions.
         tie_rank: [T] place of each node within its graph if already known (see :class:`cocn.ArrangeTies`).
+        tie_orbit: [T] the first node of its graph that each node can be exchanged with, if already known.
         num_nodes: T where there is neither x nor positions.
         ties: how to arrange nodes (see :func:`cocn.ties.tie_ranks`).
         self_loops: add self-loops to Ã.
@@ -126,7 +142,7 @@ def prepare(
     max_length = int(lengths.max())
     edge_values = None if edge_attr is None else edge_attr.unsqueeze(1) if edge_attr.dim() == 1 else edge_attr
     if tie_rank is None:
-        tie_rank = _rank_each_graph(edge_index, edge_values, batch, lengths, x, positions, ties)
+        tie_rank, tie_orbit = _arrange_each_graph(edge_index, edge_values, batch, lengths, x, positions, ties)
     arrangement = (batch * max_length + tie_rank).argsort()
     arranged = torch.empty_like(arrangement).scatter_(
         0, arrangement, torch.arange(num_nodes, device=arrangement.device)
@@ -152,6 +168,7 @@ def prepare(
         slots=None if even else batch[arrangement] * max_length + local,
         lengths=lengths,
         max_length=max_length,
+        orbits=None if tie_orbit is None else _number_orbits(tie_orbit, batch, arrangement, max_length),
     )
 
 
@@ -205,7 +222,7 @@ def _check_edges(edge_index: Tensor, num_nodes: int, edge_attr: Tensor | None) -
         )
 
 
-def _rank_each_graph(
+def _arrange_each_graph(
     edge_index: Tensor,
     edge_values: Tensor | None,
     batch: Tensor,
@@ -213,21 +230,28 @@ def _rank_each_graph(
     x: Tensor | None,
     positions: Tensor | None,
     ties: Ties,
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
+    """Ranks and orbits of the nodes, numbered within their graphs."""
     colours = colour_rows(x, positions)
-    if lengths.numel() <= 1:
-        return tie_ranks(edge_index, batch.numel(), colours, edge_values, ties)
-    ranks = torch.empty_like(batch)
+    if lengths.numel() == 1:
+        parts = (edge_index, batch.numel(), colours, edge_values, ties)
+        return tie_ranks(*parts), automorphism_orbits(*parts)
+    ranks, orbits = torch.empty_like(batch), torch.empty_like(batch)
     edge_graph = batch[edge_index[0]]
     for graph in range(lengths.numel()):
         nodes = (batch == graph).nonzero().squeeze(1)
         chosen = edge_graph == graph
         own_values = None if edge_values is None else edge_values[chosen]
         own_edges = torch.searchsorted(nodes, edge_index[:, chosen].contiguous())
-        ranks[nodes] = tie_ranks(
-            own_edges, nodes.numel(), None if colours is None else colours[nodes], own_values, ties
-        )
-    return ranks
+        parts = (own_edges, nodes.numel(), None if colours is None else colours[nodes], own_values, ties)
+        ranks[nodes], orbits[nodes] = tie_ranks(*parts), automorphism_orbits(*parts)
+    return ranks, orbits
+
+
+def _number_orbits(tie_orbit: Tensor, batch: Tensor, arrangement: Tensor, max_length: int) -> Tensor | None:
+    """Orbits of the arranged nodes of all graphs; None where every node has one of its own."""
+    numbers = (batch * max_length + tie_orbit)[arrangement].unique(return_inverse=True)[1]
+    return None if int(numbers.max()) + 1 == numbers.numel() else numbers
 
 
 def _arrange_edges(

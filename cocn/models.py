@@ -165,7 +165,15 @@ class CoCN(nn.Module):
         if isinstance(data, GraphBatch):
             return data
         if not (data is None or isinstance(data, Tensor)):
-            names = ("edge_index", "edge_attr", "batch", "positions", "tie_rank", "num_nodes")
+            names = (
+                "edge_index",
+                "edge_attr",
+                "batch",
+                "positions",
+                "tie_rank",
+                "tie_orbit",
+                "num_nodes",
+            )
             tensors = {name: getattr(data, name, None) for name in names} | tensors
             if not self._reads_edge_attr(tensors["edge_attr"]):
                 tensors["edge_attr"] = getattr(data, "edge_weight", None)
@@ -210,7 +218,8 @@ class CoCN(nn.Module):
         if self.up is None:
             return max_over_sets(levels[-1], num_heads, self._last_mask(mask))
         recovered = circular_filter(self.up(levels, mask), self.tau, lengths_G, transpose=True)
-        return scatter_sequence(recovered, ranks.rank_BHN, graph.input_slots, gates).flatten(1)
+        nodes = scatter_sequence(recovered, ranks.rank_BHN, graph.input_slots, gates).flatten(1)
+        return graph.symmetrise(nodes)
 
     def graph_features(self, graph: GraphBatch) -> Tensor:
         """[T, D] input features, with their neighbours' means beside them where asked for."""
@@ -373,7 +382,7 @@ class SegmentCoCN(CoCN):
         index, adjacency = self._windows(graph, positions.detach())
         nodes = self.embed_windows(h_TC, positions, index, adjacency)
         if self.task != "graph":
-            return torch.empty_like(nodes).index_copy(0, graph.arrangement, nodes)
+            return graph.symmetrise(torch.empty_like(nodes).index_copy(0, graph.arrangement, nodes))
         padded = graph.pad(nodes)
         if graph.padded_lengths is not None:
             places = torch.arange(graph.max_length, device=padded.device)

@@ -47,7 +47,9 @@ def rank(
 
     Deviation: the paper's eq:approximate-back prints ¼ on the first term only; it belongs to both.
     Deviation: with ``normalise`` the Taylor gradient is divided by the number of nodes. It is a sum over
-    all pairs, so without it the step on the positions grows with the graph.
+    all pairs, so without it the step on the positions grows with the graph: from some hundred nodes on it
+    makes up nearly all of the gradient's norm, so that plain gradient descent diverges and clipping stops
+    the rest of the network. Adam without clipping does not care.
 
     Args:
         position_BHN: approximate positions r_A.

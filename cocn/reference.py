@@ -157,8 +157,9 @@ def forward(model: CoCN, graph: GraphBatch) -> Tensor:
         start += n
     if model.up is None:
         return model.out(torch.stack(outputs))
-    arranged = model.out(torch.cat(outputs))
-    return torch.empty_like(arranged).index_copy(0, graph.arrangement, arranged)
+    arranged = torch.cat(outputs)
+    in_order = torch.empty_like(arranged).index_copy(0, graph.arrangement, arranged)
+    return model.out(graph.symmetrise(in_order))
 
 
 def _head(model: CoCN, X: Tensor, A: Tensor | None, r_A: Tensor, longest: int) -> Tensor:

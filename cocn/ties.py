@@ -5,12 +5,14 @@ which voids the permutation-invariance proposition and lets any model "distingui
 So nodes are first arranged canonically (small graphs) or by structure (large ones); everything after that
 sees the same tensors whatever the numbering, down to the last bit.
 
-Deviation: the paper leaves ties to the sorting algorithm.
+Deviation: the paper leaves ties to the sorting algorithm. Nor does it say that nodes which a symmetry of the
+graph exchanges must have equal outputs, though an order separates them: where symmetries are known, the
+outputs of such nodes are averaged (see :func:`automorphism_orbits`).
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -44,8 +46,7 @@ def tie_ranks(
     Returns:
         [N] ranks.
     """
-    if ties == "auto":
-        ties = "canonical" if num_nodes <= CANONICAL_LIMIT else "structural"
+    ties = _resolve(ties, num_nodes)
     if ties == "input":
         return torch.arange(num_nodes, device=edge_index.device)
     if ties == "canonical":
@@ -63,16 +64,58 @@ def colour_rows(*features: Tensor | None) -> Tensor | None:
     return torch.cat(present, dim=1) if present else None
 
 
+def automorphism_orbits(
+    edge_index: Tensor,
+    num_nodes: int,
+    colour_features: Tensor | None = None,
+    edge_attr: Tensor | None = None,
+    ties: Ties = "auto",
+) -> Tensor:
+    """[N] the first node that each node can be exchanged with, itself where the graph has no such symmetry.
+
+    Any order has to put one of two such nodes first, so a model that reads nodes in order tells them apart.
+    Averaging over them is the projection on the functions that do not: it makes node outputs equivariant.
+    Symmetries are searched for where the arrangement is canonical.
+    """
+    every = torch.arange(num_nodes, device=edge_index.device)
+    if _resolve(ties, num_nodes) != "canonical":
+        return every
+    colours = _node_colours(num_nodes, colour_features)
+    if _all_different(colours):
+        return every
+    graph, colours = _igraph(edge_index, num_nodes, colours, edge_attr)
+    generators = torch.tensor(graph.automorphism_group(color=colours.tolist()), dtype=torch.long)
+    return _smallest_reachable(generators.view(-1, colours.numel())[:, :num_nodes]).to(every.device)
+
+
+def _smallest_reachable(generators_GN: Tensor) -> Tensor:
+    """Smallest number that each can be sent to by applying the permutations again and again."""
+    smallest = torch.arange(generators_GN.size(1))
+    while generators_GN.size(0):
+        sent = smallest[generators_GN].amin(0)
+        following = torch.minimum(smallest, sent)
+        following.scatter_reduce_(
+            0, generators_GN.flatten(), smallest.expand_as(generators_GN).flatten(), "amin"
+        )
+        if torch.equal(following, smallest):
+            break
+        smallest = following
+    return smallest
+
+
+def _resolve(ties: Ties, num_nodes: int) -> Ties:
+    if ties == "auto":
+        return "canonical" if num_nodes <= CANONICAL_LIMIT else "structural"
+    return ties
+
+
 def _canonical_ranks(
     edge_index: Tensor, num_nodes: int, colour_features: Tensor | None, edge_attr: Tensor | None
 ) -> Tensor:
-    import igraph
-
-    colours = torch.zeros(num_nodes, dtype=torch.long)
-    if colour_features is not None and num_nodes:
-        colours = colour_features.detach().cpu().unique(dim=0, return_inverse=True)[1]
-    edges, colours = _as_coloured_graph(edge_index.cpu(), num_nodes, colours, edge_attr)
-    graph = igraph.Graph(n=colours.numel(), edges=edges.t().tolist())
+    colours = _node_colours(num_nodes, colour_features)
+    if _all_different(colours):
+        return colours.to(edge_index.device)
+    graph, colours = _igraph(edge_index, num_nodes, colours, edge_attr)
     graph.vs["node"] = range(colours.numel())
     # Versions of igraph disagree on the direction of a permutation vector, but not on what applying it does.
     canonical = graph.permute_vertices(graph.canonical_permutation(color=colours.tolist()))
@@ -81,6 +124,26 @@ def _canonical_ranks(
     order = order[order < num_nodes]
     ranks = torch.empty_like(order).scatter_(0, order, torch.arange(num_nodes))
     return ranks.to(edge_index.device)
+
+
+def _node_colours(num_nodes: int, colour_features: Tensor | None) -> Tensor:
+    """[N] number of each node's row among the distinct rows, in their order."""
+    if colour_features is None:
+        return torch.zeros(num_nodes, dtype=torch.long)
+    return colour_features.detach().cpu().unique(dim=0, return_inverse=True)[1]
+
+
+def _all_different(colours: Tensor) -> bool:
+    return int(colours.max()) + 1 == colours.numel()
+
+
+def _igraph(
+    edge_index: Tensor, num_nodes: int, colours: Tensor, edge_attr: Tensor | None
+) -> tuple[Any, Tensor]:
+    import igraph
+
+    edges, colours = _as_coloured_graph(edge_index.cpu(), num_nodes, colours, edge_attr)
+    return igraph.Graph(n=colours.numel(), edges=edges.t().tolist()), colours
 
 
 def _as_coloured_graph(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from cocn.ties import Ties, colour_rows, tie_ranks
+from cocn.ties import Ties, automorphism_orbits, colour_rows, tie_ranks
 
 
 class ArrangeTies:
-    """Store the arrangement of a graph's nodes as ``tie_rank``.
+    """Store the arrangement of a graph's nodes as ``tie_rank`` and its symmetries as ``tie_orbit``.
 
-    Finding it is a search in every graph. Given to a data set as ``pre_transform`` it is done once, and the
-    batches of the data set bring it with them to the models.
+    Finding them is a search in every graph. Given to a data set as ``pre_transform`` it is done once, and the
+    batches of the data set bring the result with them to the models.
 
     Args:
         ties: as in :func:`cocn.ties.tie_ranks`.
@@ -22,13 +22,14 @@ class ArrangeTies:
         self.ties = ties
 
     def __call__(self, data: Any) -> Any:
-        """A shallow copy of a ``Data`` with ``tie_rank`` [T]."""
+        """A shallow copy of a ``Data`` with ``tie_rank`` [T] and ``tie_orbit`` [T]."""
         arranged = copy.copy(data)
         edge_attr = getattr(data, "edge_attr", None)
         if edge_attr is None:
             edge_attr = getattr(data, "edge_weight", None)
         colours = colour_rows(data.x, getattr(data, "positions", None))
-        arranged.tie_rank = tie_ranks(data.edge_index, data.num_nodes, colours, edge_attr, self.ties)
+        parts = (data.edge_index, data.num_nodes, colours, edge_attr, self.ties)
+        arranged.tie_rank, arranged.tie_orbit = tie_ranks(*parts), automorphism_orbits(*parts)
         return arranged
 
     def __repr__(self) -> str:

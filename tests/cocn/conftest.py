@@ -1,9 +1,15 @@
 """Settings of all tests of the models."""
 
+import warnings
 from collections.abc import Iterator
 
 import pytest
 import torch
+
+with warnings.catch_warnings():
+    # Importing PyG compiles a class with a function that torch deprecates.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import torch_geometric  # noqa: F401
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cocn.ties import CANONICAL_LIMIT, Ties, refine_colours, tie_ranks
+from cocn.ties import CANONICAL_LIMIT, Ties, automorphism_orbits, refine_colours, tie_ranks
 from tests.conftest import both_directions
 
 CYCLE = torch.from_numpy(both_directions([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 5)]))
@@ -140,3 +140,27 @@ def test_auto_is_canonical_up_to_its_limit(num_nodes: int, ties: Ties) -> None:
 
 def test_input_order_is_kept_on_request() -> None:
     assert tie_ranks(KITE, 6, ties="input").tolist() == list(range(6))
+
+
+def test_orbits_by_hand() -> None:
+    assert automorphism_orbits(CYCLE, 6).tolist() == [0] * 6
+    # The free corners of the kite's triangle are mirror images.
+    assert automorphism_orbits(KITE, 6).tolist() == [0, 0, 2, 3, 4, 5]
+    assert automorphism_orbits(CYCLE[:, :0], 3).tolist() == [0, 0, 0]
+
+
+def test_orbits_read_features_direction_and_edges() -> None:
+    marked = torch.zeros(6, 1)
+    marked[3] = 1
+    assert automorphism_orbits(CYCLE, 6, marked).tolist() == [0, 1, 2, 3, 2, 1]
+    assert automorphism_orbits(CYCLE, 6, torch.randn(6, 2)).tolist() == list(range(6))
+    one_way = torch.stack([torch.arange(6), (torch.arange(6) + 1) % 6])
+    assert automorphism_orbits(one_way, 6).tolist() == [0] * 6
+    assert automorphism_orbits(one_way[:, :5], 6).tolist() == list(range(6))
+    weights = (CYCLE.sum(0) == 5).double()  # edges 0–5 and 2–3
+    assert automorphism_orbits(CYCLE, 6, None, weights).tolist() == [0, 1, 0, 0, 1, 0]
+
+
+def test_orbits_belong_to_canonical_arrangements() -> None:
+    for ties in ("structural", "input"):
+        assert automorphism_orbits(CYCLE, 6, ties=ties).tolist() == list(range(6))
