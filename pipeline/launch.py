@@ -17,9 +17,9 @@ from pipeline.evaluate import chosen_metric
 from pipeline.files import text_sha256
 from pipeline.inputs import input_digest, input_stages
 from pipeline.modelling import streams
-from pipeline.progress import progress
+from pipeline.progress import Bar, progress
 from pipeline.provenance import stage_seconds
-from pipeline.results import TrainResult, read_epochs, read_result
+from pipeline.results import TrainResult, read_epochs, read_now, read_result
 from pipeline.runs import Run, start_child
 from pipeline.serving import write_model
 from pipeline.store import GraphStore
@@ -225,25 +225,14 @@ def explain_failure(job: TrainJob, error: Exception) -> str:
 
 @contextmanager
 def follow(job: TrainJob) -> Iterator[None]:
-    """Show the epochs of a job while the block runs, whichever process trains."""
-    config = job.config
+    """Show the progress of a job while the block runs, whichever process trains."""
     stop = threading.Event()
-    with progress(f"{config.model.name}", config.train.epochs, "epochs") as bar:
-        seen = 0
-
-        def show() -> None:
-            nonlocal seen
-            records = read_epochs(job.directory)
-            if len(records) > seen:
-                last = records[-1]
-                shown = {"loss": last.train_loss, "val": last.val_metric, "rows/s": last.rows_per_second}
-                known = {name: value for name, value in shown.items() if value is not None}
-                bar.advance(len(records) - seen, **known)
-                seen = len(records)
+    with progress(job.config.model.name, job.config.train.epochs, "epochs") as bar:
+        view = View(job, bar)
 
         def watch() -> None:
             while not stop.wait(POLL_SECONDS):
-                show()
+                view.refresh()
 
         watcher = threading.Thread(target=watch, name="epochs", daemon=True)
         watcher.start()
@@ -252,4 +241,35 @@ def follow(job: TrainJob) -> Iterator[None]:
         finally:
             stop.set()
             watcher.join()
-            show()
+            view.refresh()
+
+
+class View:
+    """What a bar shows of a training: epochs that are done, and the step of the one that runs."""
+
+    def __init__(self, job: TrainJob, bar: Bar) -> None:
+        self._directory = job.directory
+        self._epochs = job.config.train.epochs
+        self._bar = bar
+        self._seen = 0
+        self._now = read_now(job.directory)
+
+    def refresh(self) -> None:
+        """Read what the training wrote and show it."""
+        records = read_epochs(self._directory)
+        if len(records) > self._seen:
+            last = records[-1]
+            shown = {"loss": last.train_loss, "val": last.val_metric, "rows/s": last.rows_per_second}
+            known = {name: value for name, value in shown.items() if value is not None}
+            self._bar.advance(len(records) - self._seen, **known)
+            self._seen = len(records)
+        now = read_now(self._directory)
+        if now is not None and now != self._now and now.steps > 1:
+            self._now = now
+            left = (self._epochs - now.epoch) * now.steps - now.step
+            self._bar.advance(
+                0,
+                step=f"{now.step}/{now.steps}",
+                loss=now.loss,
+                **{"rows/s": now.rows_per_second, "left": f"{left / max(now.steps_per_second, 1e-9):.0f}s"},
+            )

@@ -9,6 +9,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 EPOCHS = "epochs.jsonl"
+NOW = "now.json"
 RESULT = "result.json"
 
 
@@ -31,6 +32,21 @@ class EpochRecord(BaseModel):
         """What the tracker is told."""
         values = self.model_dump(exclude={"epoch", "step", "seconds"})
         return {name: value for name, value in values.items() if value is not None}
+
+
+class Now(BaseModel):
+    """Where a training stands in mid-epoch, for whoever watches."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epoch: int
+    step: int
+    """Steps of this epoch that are done."""
+    steps: int
+    """Steps of an epoch."""
+    loss: float
+    rows_per_second: float
+    steps_per_second: float
 
 
 class TrainResult(BaseModel):
@@ -66,7 +82,8 @@ class TrainResult(BaseModel):
 def append_epoch(directory: Path, record: EpochRecord) -> None:
     """Add a line to `epochs.jsonl`, also after one that a kill cut off."""
     path = directory / EPOCHS
-    cut_off = path.exists() and not path.read_bytes().endswith((b"\n", b""))
+    before = path.read_bytes() if path.exists() else b""
+    cut_off = bool(before) and not before.endswith(b"\n")
     with path.open("a", encoding="utf-8") as lines:
         lines.write(("\n" if cut_off else "") + record.model_dump_json() + "\n")
 
@@ -81,11 +98,20 @@ def read_epochs(directory: Path) -> list[EpochRecord]:
     return sorted({record.epoch: record for record in records}.values(), key=lambda record: record.epoch)
 
 
+def write_now(directory: Path, now: Now) -> None:
+    """Say where the training stands."""
+    _replace(directory / NOW, now)
+
+
+def read_now(directory: Path) -> Now | None:
+    """Where the training stood last."""
+    path = directory / NOW
+    return Now.model_validate_json(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
 def write_result(directory: Path, result: TrainResult) -> None:
     """Write the result whole or not at all."""
-    building = directory / f".{RESULT}.{os.getpid()}"
-    building.write_text(result.model_dump_json(indent=1), encoding="utf-8")
-    building.replace(directory / RESULT)
+    _replace(directory / RESULT, result)
 
 
 def read_result(directory: Path) -> TrainResult | None:
@@ -99,3 +125,9 @@ def peak_memory_mb() -> float:
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _replace(path: Path, content: BaseModel) -> None:
+    building = path.with_name(f".{path.name}.{os.getpid()}")
+    building.write_text(content.model_dump_json(indent=1), encoding="utf-8")
+    building.replace(path)

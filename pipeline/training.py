@@ -33,15 +33,20 @@ from pipeline.origin import Origin
 from pipeline.parallel import distribute
 from pipeline.results import (
     EpochRecord,
+    Now,
     TrainResult,
     append_epoch,
     peak_memory_mb,
     read_epochs,
     read_result,
+    write_now,
     write_result,
 )
 from pipeline.store import GraphStore
 from pipeline.tracker import RunReference, Tracker
+
+#: Seconds between two signs of life in mid-epoch.
+BEAT_SECONDS = 1.0
 
 __all__ = ["TrainJob", "TrainResult", "read_epochs", "read_result", "train_worker"]
 
@@ -109,6 +114,7 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device) 
             total, out_of_time = sum_over_ranks(loss, log.is_out_of_time())
             check_finite(total, state, share, optimiser)
             state = state.after_step(total, share.rows, feed.cursor())
+            log.step(state, feed.steps_per_epoch)
             if rank == 0 and log.is_save_due():
                 log.save(state, model, optimiser, feed.sequencer())
             if out_of_time:
@@ -270,6 +276,8 @@ class Log:
         self._start = self._saved = time.monotonic()
         self._before = state.seconds
         self._tracker = Tracker(job.tracking, system_metrics=True) if job.tracking and rank == 0 else None
+        self._writes = rank == 0
+        self._beat, self._beat_state = self._start, state
 
     def seconds(self) -> float:
         """Time spent training, over all attempts."""
@@ -281,6 +289,24 @@ class Log:
 
     def is_save_due(self) -> bool:
         return time.monotonic() - self._saved > self._job.config.train.checkpoint_seconds
+
+    def step(self, state: TrainState, steps_per_epoch: int) -> None:
+        """Tell whoever watches where the training stands, now and then."""
+        now, before = time.monotonic(), self._beat_state
+        passed = now - self._beat
+        if not self._writes or passed < BEAT_SECONDS:
+            return
+        rows = state.rows - before.rows if state.epoch == before.epoch else state.rows
+        standing = Now(
+            epoch=state.epoch,
+            step=state.step % steps_per_epoch or steps_per_epoch,
+            steps=steps_per_epoch,
+            loss=state.loss_sum / state.rows,
+            rows_per_second=rows / passed,
+            steps_per_second=(state.step - before.step) / passed,
+        )
+        write_now(self._job.directory, standing)
+        self._beat, self._beat_state = now, state
 
     def record(
         self,

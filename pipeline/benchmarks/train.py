@@ -79,7 +79,7 @@ def run(nodes: int = 421_961, *, small_nodes: int = SMALL_NODES, rounds: int = 9
         step = loops[0].step_seconds()
         speedup = time_two_workers(large, rounds)
         resort, resort_ratio = time_resorting(large, loops[0], max(rounds // 2, 1))
-        products = count_products(loops[0])
+        share = time_products(loops[0], rounds)
     return TrainCost(
         nodes=nodes,
         step_seconds=step,
@@ -89,7 +89,7 @@ def run(nodes: int = 421_961, *, small_nodes: int = SMALL_NODES, rounds: int = 9
         full_resort_ratio=resort_ratio,
         rows_per_second=loops[0].rows / step,
         resort_step_seconds=resort,
-        gemm_share=products / step / gemm_rate(),
+        gemm_share=share,
     )
 
 
@@ -222,12 +222,19 @@ def _addmm_flops(
     return 2 * one[0] * one[1] * two[1]
 
 
-def gemm_rate(side: int = 2048) -> float:
-    """Operations a second of a large matrix product, the best of several."""
+def time_products(loop: Loop, rounds: int, side: int = 1536) -> float:
+    """Median over rounds of the rate of a step's products, over that of one large product just after."""
+    operations = count_products(loop)
     one, two = torch.randn(side, side), torch.randn(side, side)
-    seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        one @ two
-        seconds.append(time.perf_counter() - start)
-    return 2 * side**3 / min(seconds)
+    shares = []
+    for _ in range(rounds):
+        step, product = thread_seconds(loop.step), thread_seconds(lambda: torch.mm(one, two))
+        shares.append(operations / step / (2 * side**3 / product))
+    return statistics.median(shares)
+
+
+def thread_seconds(work: Callable[[], object]) -> float:
+    """Seconds that this thread computed, whatever else the machine does."""
+    start = time.thread_time()
+    work()
+    return time.thread_time() - start

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.launch import execute, explain_failure, failure_note, ray_worker, training_directory
+from pipeline.launch import View, execute, explain_failure, failure_note, ray_worker, training_directory
+from pipeline.results import EpochRecord, Now, append_epoch, write_now
 from pipeline.segments import write_segments
 from pipeline.store import GraphStore
 from pipeline.training import TrainJob
@@ -61,3 +62,40 @@ def test_any_other_death_is_told_in_one_line(tiny_store: GraphStore) -> None:
     assert "KeyError: 'a'" in told
     assert "goes on from the last checkpoint" in told
     assert "\n" not in told
+
+
+class Lines:
+    def __init__(self) -> None:
+        self.done = 0
+        self.shown: list[dict[str, object]] = []
+
+    def advance(self, count: int = 1, **fields: object) -> None:
+        self.done += count
+        self.shown.append(fields)
+
+
+def test_the_view_counts_epochs_and_shows_the_step_of_the_one_that_runs(tiny_store: GraphStore) -> None:
+    job, bar = make_job(tiny_store, train__epochs=4), Lines()
+    view = View(job, bar)
+    view.refresh()
+    assert bar.shown == []
+    record = EpochRecord(
+        epoch=0,
+        step=10,
+        train_loss=0.5,
+        val_loss=None,
+        val_metric=None,
+        rows_per_second=100.0,
+        learning_rate=0.1,
+        seconds=1.0,
+    )
+    append_epoch(job.directory, record)
+    now = Now(epoch=1, step=3, steps=10, loss=0.25, rows_per_second=50.0, steps_per_second=2.0)
+    write_now(job.directory, now)
+    view.refresh()
+    view.refresh()
+    assert bar.done == 1
+    assert bar.shown == [
+        {"loss": 0.5, "rows/s": 100.0},
+        {"step": "3/10", "loss": 0.25, "rows/s": 50.0, "left": "14s"},
+    ]
