@@ -5,6 +5,7 @@ Legend: T nodes of all graphs, B graphs, N nodes of the longest, M edges, D feat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -116,6 +117,7 @@ def prepare(
     ties: Ties = "auto",
     self_loops: bool = True,
     truncate: int | None = None,
+    find_orbits: bool = True,
 ) -> GraphBatch:
     """Arrange a graph or a batch of graphs so that the result does not depend on how nodes are numbered.
 
@@ -131,6 +133,7 @@ def prepare(
         ties: how to arrange nodes (see :func:`cocn.ties.tie_ranks`).
         self_loops: add self-loops to Ã.
         truncate: compute structural positions up to this many hops where none are given (small graphs only).
+        find_orbits: look for nodes that symmetries exchange, which only node outputs need.
     """
     num_nodes = _count_nodes(x, edge_index, positions, batch, num_nodes)
     _check_edges(edge_index, num_nodes, edge_attr)
@@ -142,7 +145,12 @@ def prepare(
     max_length = int(lengths.max())
     edge_values = None if edge_attr is None else edge_attr.unsqueeze(1) if edge_attr.dim() == 1 else edge_attr
     if tie_rank is None:
-        tie_rank, tie_orbit = _arrange_each_graph(edge_index, edge_values, batch, lengths, x, positions, ties)
+        colours = colour_rows(x, positions)
+        tie_rank = _of_each_graph(tie_ranks, edge_index, edge_values, batch, lengths, colours, ties)
+        if find_orbits:
+            tie_orbit = _of_each_graph(
+                automorphism_orbits, edge_index, edge_values, batch, lengths, colours, ties
+            )
     arrangement = (batch * max_length + tie_rank).argsort()
     arranged = torch.empty_like(arrangement).scatter_(
         0, arrangement, torch.arange(num_nodes, device=arrangement.device)
@@ -222,30 +230,28 @@ def _check_edges(edge_index: Tensor, num_nodes: int, edge_attr: Tensor | None) -
         )
 
 
-def _arrange_each_graph(
+def _of_each_graph(
+    search: Callable[[Tensor, int, Tensor | None, Tensor | None, Ties], Tensor],
     edge_index: Tensor,
     edge_values: Tensor | None,
     batch: Tensor,
     lengths: Tensor,
-    x: Tensor | None,
-    positions: Tensor | None,
+    colours: Tensor | None,
     ties: Ties,
-) -> tuple[Tensor, Tensor]:
-    """Ranks and orbits of the nodes, numbered within their graphs."""
-    colours = colour_rows(x, positions)
+) -> Tensor:
+    """What a search in one graph finds, for the nodes of all graphs."""
     if lengths.numel() == 1:
-        parts = (edge_index, batch.numel(), colours, edge_values, ties)
-        return tie_ranks(*parts), automorphism_orbits(*parts)
-    ranks, orbits = torch.empty_like(batch), torch.empty_like(batch)
+        return search(edge_index, batch.numel(), colours, edge_values, ties)
+    found = torch.empty_like(batch)
     edge_graph = batch[edge_index[0]]
     for graph in range(lengths.numel()):
         nodes = (batch == graph).nonzero().squeeze(1)
         chosen = edge_graph == graph
         own_values = None if edge_values is None else edge_values[chosen]
         own_edges = torch.searchsorted(nodes, edge_index[:, chosen].contiguous())
-        parts = (own_edges, nodes.numel(), None if colours is None else colours[nodes], own_values, ties)
-        ranks[nodes], orbits[nodes] = tie_ranks(*parts), automorphism_orbits(*parts)
-    return ranks, orbits
+        own_colours = None if colours is None else colours[nodes]
+        found[nodes] = search(own_edges, nodes.numel(), own_colours, own_values, ties)
+    return found
 
 
 def _number_orbits(tie_orbit: Tensor, batch: Tensor, arrangement: Tensor, max_length: int) -> Tensor | None:

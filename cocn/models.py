@@ -179,7 +179,14 @@ class CoCN(nn.Module):
                 tensors["edge_attr"] = getattr(data, "edge_weight", None)
             data = data.x
         truncate = self.truncate if self.position_source == "implicit" else None
-        return prepare(data, **tensors, ties=self.ties, self_loops=self.self_loops, truncate=truncate)
+        return prepare(
+            data,
+            **tensors,
+            ties=self.ties,
+            self_loops=self.self_loops,
+            truncate=truncate,
+            find_orbits=self.task != "graph",
+        )
 
     def _reads_edge_attr(self, edge_attr: Tensor | None) -> bool:
         return (
