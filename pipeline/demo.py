@@ -31,7 +31,7 @@ SETTINGS: dict[str, object] = {
     "model.hidden_channels": 32,
     "model.heads": 4,
     "segments.heads": 4,
-    "model.dropout": 0.1,
+    "model.dropout": 0.0,
     "train.schedule": "cosine",
     "resources.workers": 2,
 }
