@@ -33,6 +33,30 @@ class DataConfig(Section):
     """Seed of generated graphs and of generated splits."""
     side: Annotated[int, Field(ge=2)] = 100
     """Side of the minesweeper grid; the graph has side × side nodes."""
+    num_nodes: Count | None = None
+    """Nodes of a generated power-law graph, or of an edge list whose last nodes have no edges."""
+    features: Path | None = None
+    """Features of the nodes of an edge list: .npy, .npz, .csv, .tsv or .parquet."""
+    labels: Path | None = None
+    """Classes of the nodes of an edge list, in the same formats."""
+    source_column: str | None = None
+    """Column of an edge list with the start of each edge; by default the first."""
+    target_column: str | None = None
+    """Column of an edge list with the end of each edge; by default the second."""
+    id_column: str | None = None
+    """Column of the node tables with the ids that edges use; by default `id` if there is one, else rows."""
+    label_column: str | None = None
+    """Column of the node tables with the class; by default `label`."""
+    split_column: str | None = None
+    """Column of the node tables with train, val or test; by default `split` where there is one."""
+    directed: bool = False
+    """Keep the direction of the edges; distances always ignore it."""
+    num_splits: Count = 10
+    """Random splits made for graphs that come without any."""
+    train_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Share of training nodes in random splits."""
+    validation_share: Fraction = 0.25
+    """Share of validation nodes in random splits; the rest are test nodes."""
 
 
 class PositionConfig(Section):
