@@ -7,7 +7,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --constraint co
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch-sparse lint format bench clean
+.PHONY: help setup demo test test-cluster test-torch-sparse lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,9 @@ demo: setup  ## raw graph to trained models to MLflow comparison, in about three
 
 test: setup  ## run the tests
 	@$(RUN) -m pytest $(PYTEST_ARGS)
+
+test-cluster: setup  ## tests that start several Ray nodes on this machine; takes minutes
+	@$(RUN) -m pytest -m cluster $(PYTEST_ARGS)
 
 $(ENV)/.torch-sparse: $(ENV)/.installed
 	@echo "Installing torch-scatter and torch-sparse (compiles for many minutes unless pip has the wheels cached)"

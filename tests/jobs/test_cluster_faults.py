@@ -16,6 +16,8 @@ from pipeline.tracking import TrackingStore
 from tests.jobs.test_submit import contents, settings
 from tests.nodes import Nodes
 
+pytestmark = pytest.mark.cluster
+
 # Many small groups of sources, so that a fault falls between two of them.
 GRAPH = {"data": {"side": 60}, "positions": {"depth": "full", "batch_sources": 64}}
 # A checkpoint after every step, and enough steps to be caught among them.

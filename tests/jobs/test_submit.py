@@ -18,6 +18,8 @@ from pipeline.files import file_sha256
 from pipeline.server import Server, free_port, serve
 from tests.nodes import Nodes
 
+pytestmark = pytest.mark.cluster
+
 ROOT = Path(__file__).resolve().parents[2]
 TIMINGS = "timings.json"
 Done = subprocess.CompletedProcess[str]

@@ -128,6 +128,7 @@ def test_the_report_in_a_browser(report: Path, tmp_path: Path, width: int, name:
         assert json.loads(second) == sorted(MODELS)
 
 
+@pytest.mark.cluster
 def test_mlflows_page_of_a_run_in_a_browser(selection: Selection, output: Path, tmp_path: Path) -> None:
     run = selection.trainings[0]
     with (
