@@ -17,6 +17,7 @@ from pipeline.positions import STAGE as POSITIONS
 from pipeline.propagate import open_propagated
 from pipeline.propagate import stage_name as propagated_stage
 from pipeline.segments import stage_name as segments_stage
+from pipeline.sequences import dense_ranks
 from pipeline.sources import NodeTable
 from pipeline.store import INGEST, GraphStore
 
@@ -84,7 +85,9 @@ def read_graph(store: GraphStore, config: Config) -> GraphBatch:
             family=config.positions.order,
             seed=settings.seed,
         )
-        positions = torch.from_numpy(np.array(columns))
+        # Only the order counts, and numbers of places are exact in the type of the features.
+        places = dense_ranks(np.asarray(columns), csr.num_nodes)
+        positions = torch.from_numpy(places.T.astype(np.float32))
     elif source == "implicit":
         positions = torch.from_numpy(np.array(store.positions()))
     x = torch.from_numpy(np.array(store.features())) if store.manifest.num_features else None

@@ -127,9 +127,19 @@ def test_one_and_two_workers_agree(tiny_store: GraphStore, tmp_path: Path) -> No
             assert one.val_metric == pytest.approx(two.val_metric, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["segment", "sparse", "expanded", "vanilla"])
-def test_every_model_learns(tiny_store: GraphStore, tmp_path: Path, name: str) -> None:
-    config = tiny_config(tmp_path, model__name=name, train__epochs=30, model__dropout=0.0)
+@pytest.mark.parametrize(
+    ("name", "positions"),
+    [
+        ("segment", "fixed"),
+        ("sparse", "explicit"),
+        ("sparse", "fixed"),
+        ("expanded", "implicit"),
+        ("vanilla", "explicit"),
+    ],
+)
+def test_every_model_learns(tiny_store: GraphStore, tmp_path: Path, name: str, positions: str) -> None:
+    settings = {"model__name": name, "model__positions": positions, "model__dropout": 0.0}
+    config = tiny_config(tmp_path, train__epochs=30, **settings)
     job, result = run(config, tiny_store, name)
     losses = [record.train_loss for record in read_epochs(job.directory)]
     assert losses[-1] < 0.8 * losses[0]
