@@ -38,7 +38,7 @@ SETTINGS: dict[str, object] = {
 #: Steps differ: a segment epoch is many, a full-graph epoch is one.
 PER_MODEL: dict[str, dict[str, object]] = {
     "segment": {"epochs": 16, "batch_size": 250, "learning_rate": 0.003},
-    "sparse": {"epochs": 120, "learning_rate": 0.01},
+    "sparse": {"epochs": 120, "learning_rate": 0.005},
 }
 
 
