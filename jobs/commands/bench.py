@@ -75,6 +75,10 @@ def expanded(
 
     Example: [bold]cocn bench expanded --json[/bold]
     """
+    import os
+
+    # Read once, when torch first asks for memory: huge pages spare large tensors thousands of page faults.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     from pipeline.benchmarks.expanded import run
 
     emit(run(300, 1200, (400, 1600)) if quick else run(), as_json)

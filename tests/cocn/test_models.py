@@ -329,12 +329,15 @@ def test_links_are_scored_by_direction() -> None:
     torch.testing.assert_close(scores, (z[pairs[0], :3] * z[pairs[1], 3:]).sum(1))
 
 
-def test_dropout_acts_in_training_only() -> None:
+@pytest.mark.parametrize("model", FAMILY)
+def test_dropout_acts_in_training_only(model: type[CoCN]) -> None:
     graph = random_graph(1, 12, 30)
-    model = build(ExpandedCoCN, dropout=0.5)
-    assert torch.equal(outputs(model, graph), outputs(model, graph))
-    model.train()
-    assert not torch.equal(outputs(model, graph), outputs(model, graph))
+    chosen = build(model, dropout=0.5)
+    assert torch.equal(outputs(chosen, graph), outputs(chosen, graph))
+    chosen.train()
+    assert not torch.equal(outputs(chosen, graph), outputs(chosen, graph))
+    chosen(graph.x, **graph.tensors()).sum().backward()
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in chosen.parameters())
 
 
 @pytest.mark.parametrize(
