@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from pipeline.arrays import CSR, Ids
 from pipeline.cluster import ray_session
 from pipeline.files import column_array
+from pipeline.memory import peak_memory
 from pipeline.progress import progress
 from pipeline.search import MAX_SOURCES, Searcher, Sums
-from pipeline.stages import Stage, peak_memory
+from pipeline.stages import Stage
 
 # Finished groups are merged when so many files have gathered: bounded disk, few rewrites.
 MERGE_FILES = 8

@@ -2,11 +2,12 @@
 
 import json
 import os
-import resource
 from pathlib import Path
 
 import torch
 from pydantic import BaseModel, ConfigDict
+
+from pipeline.memory import peak_memory
 
 EPOCHS = "epochs.jsonl"
 NOW = "now.json"
@@ -124,7 +125,7 @@ def peak_memory_mb() -> float:
     """Largest memory of this process so far; on CUDA that of the device."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return peak_memory() / 2**20
 
 
 def _replace(path: Path, content: BaseModel) -> None:

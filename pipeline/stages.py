@@ -2,9 +2,7 @@
 
 import fcntl
 import os
-import resource
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +25,7 @@ from pipeline.files import (
     write_sealed_json,
 )
 from pipeline.manifest import TIMINGS_NAME, FileEntry, StageEntry, StoreError
+from pipeline.memory import peak_memory
 
 if TYPE_CHECKING:
     from pipeline.store import GraphStore
@@ -158,12 +157,6 @@ def record_timings(root: Path, stage: str, measured: Mapping[str, JsonValue]) ->
     except (FileNotFoundError, CorruptFileError):
         timings = {}
     write_sealed_json(path, {**timings, stage: {"peak_memory_bytes": peak_memory(), **measured}})
-
-
-def peak_memory() -> int:
-    """The largest resident size this process ever had, in bytes."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 @contextmanager
