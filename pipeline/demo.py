@@ -30,7 +30,6 @@ SETTINGS: dict[str, object] = {
     "tracking.experiment": "demo",
     "model.hidden_channels": 32,
     "model.heads": 4,
-    "segments.heads": 4,
     "model.dropout": 0.0,
     "train.schedule": "cosine",
     "resources.workers": 2,

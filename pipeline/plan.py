@@ -173,14 +173,14 @@ def _plan_positions(size: Size, config: Config, cores: int, budget_seconds: floa
 
 
 def _plan_orders(size: Size, config: Config) -> StagePlan:
-    heads = config.segments.heads
+    heads = config.model.heads
     memory = PROCESS_BYTES + 32 * size.entries + size.nodes * (60 + 12 * heads)
     seconds = ORDER_SECONDS_PER_ENTRY * (size.entries + size.nodes) * heads / 2
     return StagePlan("orders", memory, 8 * size.nodes * heads, seconds, config.positions.order)
 
 
 def _plan_segments(size: Size, config: Config) -> StagePlan:
-    heads, length = config.segments.heads, config.segments.length
+    heads, length = config.model.heads, config.segments.length
     words = -(-length * length // 64)
     disk = size.nodes * (12 + heads * (4 * length + 8 * words)) + 4 * size.nodes * heads
     memory = PROCESS_BYTES + size.nodes * heads * (8 * words + 8) + 8 * size.entries

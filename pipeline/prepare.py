@@ -76,7 +76,7 @@ def prepare(
     say(f"positions: {choice.reason}")
     settings = config.segments
     orders = OrderParameters(
-        family=config.positions.order, heads=settings.heads, length=settings.length, seed=settings.seed
+        family=config.positions.order, heads=config.model.heads, length=settings.length, seed=settings.seed
     )
     stages: list[tuple[str, Callable[[], bool]]] = [
         ("positions", lambda: write_positions(store, parameters, reason=choice.reason, replace=replace)),

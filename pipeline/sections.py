@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
@@ -84,8 +84,6 @@ class SegmentConfig(Section):
 
     length: Annotated[int, Field(ge=2)] = 8
     """Nodes in a segment (b in the paper)."""
-    heads: Count = 8
-    """Number of sequences, one a head."""
     shard_rows: Count = 65536
     """Records in a shard file."""
     seed: Natural = 0
@@ -102,7 +100,7 @@ class ModelConfig(Section):
     hidden_channels: Count = 64
     """Width of every layer."""
     heads: Count = 8
-    """Number of permutations (m in the paper)."""
+    """Number of permutations (m in the paper), and of the sequences that segments are cut from."""
     kernel_size: Count = 5
     """Nodes a diagonal convolution reads at once (k in the paper)."""
     tau: Positive = 1.0
@@ -211,12 +209,3 @@ class Config(Section):
     """MLflow."""
     output: Path = Path("runs")
     """Directory that holds everything a run writes."""
-
-    @model_validator(mode="after")
-    def _heads_agree(self) -> "Config":
-        if self.model.name == "segment" and self.model.heads != self.segments.heads:
-            raise ValueError(
-                f"Expected 'model.heads' to equal 'segments.heads', {self.segments.heads} "
-                f"(got {self.model.heads})"
-            )
-        return self

@@ -70,7 +70,7 @@ def write_segments(
 
     Args:
         store: A store with positions.
-        config: Its `segments`, `positions.order` and `data.split` are read.
+        config: Its `segments`, `model.heads`, `positions.order` and `data.split` are read.
         replace: Drop segments that were written with other parameters.
         parallel: Use Ray; by default where the graph is large enough to pay for its start.
 
@@ -86,7 +86,7 @@ def write_segments(
     parameters = SegmentParameters(
         family=config.positions.order,
         length=settings.length,
-        heads=settings.heads,
+        heads=config.model.heads,
         shard_rows=settings.shard_rows,
         seed=settings.seed,
         split=config.data.split,

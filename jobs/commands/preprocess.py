@@ -93,8 +93,6 @@ def preprocess(
         "positions.depth": depth,
         "positions.landmarks": landmarks,
         "positions.order": order,
-        "segments.heads": heads,
-        # The segment model has one head a sequence; preprocessing alone must not ask for both.
         "model.heads": heads,
         "segments.length": length,
         **parse_assignments(assignments or ()),

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from cocn import SegmentBatch, SegmentCoCN
 from pipeline.arrays import GraphArrays
-from pipeline.config import Config, PositionConfig, SegmentConfig
+from pipeline.config import Config, ModelConfig, PositionConfig, SegmentConfig
 from pipeline.files import list_column
 from pipeline.loader import SegmentLoader
 from pipeline.segments import open_segments, write_segments
@@ -197,7 +197,9 @@ def make_store(path: Path, nodes: int) -> GraphStore:
         stage.write_table("columns.arrow", pa.table({"columns": list_column(random_positions(nodes))}))
         stage.commit({"columns": [f"random {head}" for head in range(HEADS)]})
     config = Config(
-        positions=PositionConfig(order="profile"), segments=SegmentConfig(length=LENGTH, heads=HEADS)
+        positions=PositionConfig(order="profile"),
+        model=ModelConfig(heads=HEADS),
+        segments=SegmentConfig(length=LENGTH),
     )
     write_segments(store, config, parallel=False)
     return store

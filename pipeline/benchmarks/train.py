@@ -28,7 +28,6 @@ from pipeline.training import check_finite, set_learning_rate, step_seed, sum_ov
 SMALL_NODES = 50_000
 #: Eight heads, segments of eight, 64 channels, kernel 5, four unit layers, one pooling layer, 12 features.
 REFERENCE: dict[str, object] = {
-    "segments.heads": 8,
     "segments.length": 8,
     "model.heads": 8,
     "model.hidden_channels": 64,

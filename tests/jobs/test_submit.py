@@ -30,7 +30,7 @@ def settings(directory: Path, **sections: dict[str, Any]) -> Path:
     """A configuration file for a small graph, with everything under `directory`."""
     values: dict[str, Any] = {
         "data": {"source": "minesweeper", "side": 16, "store": str(directory / "store")},
-        "segments": {"length": 4, "heads": 2},
+        "segments": {"length": 4},
         "model": {"name": "segment", "heads": 2, "hidden_channels": 8, "kernel_size": 2, "dropout": 0.0},
         "train": {"epochs": 2, "batch_size": 64},
         "resources": {"cpus_per_worker": 1},

@@ -25,7 +25,6 @@ def tiny_config(output: Path, **overrides: object) -> Config:
     """A configuration that trains in a second; overrides by dotted key, with `__` for the dot."""
     values = {
         "output": output,
-        "segments.heads": 2,
         "segments.length": 5,
         "segments.shard_rows": 17,
         "model.heads": 2,

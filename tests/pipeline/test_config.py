@@ -46,7 +46,6 @@ def test_resolved_configuration_reads_back(tmp_path: Path) -> None:
         ("train: 3", "Expected 'train' to be a valid dictionary or instance of TrainConfig (got 3)"),
         ("- train", "Expected keys and values at the top (got a list)"),
         ("train: {epochs: 3", "line 1: not valid YAML"),
-        ("model: {heads: 4}", "Expected 'model.heads' to equal 'segments.heads', 8 (got 4)"),
     ],
 )
 def test_a_mistake_is_one_line_with_file_and_key(tmp_path: Path, text: str, line: str) -> None:

@@ -55,7 +55,7 @@ def make_store(path: Path, num_nodes: int = NUM_NODES, num_splits: int = 2) -> G
 
 
 def make_config(split: int = 0, **values: int) -> Config:
-    settings = {"length": LENGTH, "heads": 8, "shard_rows": 10, **values}
+    settings = {"length": LENGTH, "shard_rows": 10, **values}
     return Config(
         data=DataConfig(split=split),
         positions=PositionConfig(order="profile"),
