@@ -20,6 +20,18 @@ from pipeline.splits import splits_from_masks
 
 ROOT_VARIABLE = "COCN_DATA_ROOT"
 CACHE_VARIABLE = "COCN_CACHE"
+#: Where the files of each folder of a data root come from.
+ORIGINS = {
+    "heterophilous": "github.com/yandex-research/heterophilous-graphs, data/",
+    "heterophilous_npz": "github.com/yandex-research/heterophilous-graphs, data/",
+    "webkb": "github.com/graphdml-uiuc-jlu/geom-gcn, new_data/ and splits/",
+    "wikipedia": "github.com/graphdml-uiuc-jlu/geom-gcn, new_data/ and splits/",
+    "actor": "github.com/graphdml-uiuc-jlu/geom-gcn, new_data/film/ and splits/",
+    "coauthor": "github.com/shchur/gnn-benchmark, data/npz/",
+    "amazon": "github.com/shchur/gnn-benchmark, data/npz/",
+    "linkx": "github.com/CUAI/Non-Homophily-Large-Scale, data/",
+    "planetoid": "github.com/kimiyoung/planetoid, data/",
+}
 
 
 @dataclass(frozen=True)
@@ -88,6 +100,7 @@ PUBLISHED = (
     _plain(
         "cornell", "webkb", "WebKB", "Cornell", "cornell/raw/out1_graph_edges.txt", (183, 277, 1703, 5), 10
     ),
+    _plain("texas", "webkb", "WebKB", "Texas", "texas/raw/out1_graph_edges.txt", (183, 279, 1703, 5), 10),
     _plain(
         "wisconsin",
         "webkb",
@@ -115,6 +128,12 @@ PUBLISHED = (
         "squirrel/geom_gcn/raw/out1_graph_edges.txt",
         (5201, 198_353, 2089, 5),
         10,
+    ),
+    Published(
+        "chameleon-filtered", "heterophilous_npz", None, "chameleon_filtered.npz", 890, 8854, 2325, 5, 10
+    ),
+    Published(
+        "squirrel-filtered", "heterophilous_npz", None, "squirrel_filtered.npz", 2223, 46_998, 2089, 5, 10
     ),
     _planetoid("Cora", "cora", "public", 2708, 5278, 1433, 7),
     _planetoid("Cora", "cora-geom", "geom-gcn", 2708, 5278, 1433, 7),
@@ -264,10 +283,17 @@ def _convert(entry: Published, data: Any, directed: bool) -> RawGraph:
     )
 
 
+def fetch_hint(entry: Published) -> str:
+    """What to fetch and where to put it, for a data set that is not there."""
+    origin = ORIGINS.get(entry.folder)
+    where = f" (from {origin})" if origin else ""
+    return f"give --data-root a directory with '{entry.folder}/{entry.raw}'{where}"
+
+
 def _absent(entry: Published, root: Path | None, reason: str) -> str:
     place = data_root(root)
     where = "a data root" if place is None else f"'{place / entry.folder}'"
     return (
         f"Expected the raw files of '{entry.name}' under {where} (got none, and {reason}): "
-        f"give --data-root a directory with '{entry.folder}/{entry.raw}'"
+        f"{fetch_hint(entry)}"
     )

@@ -1,0 +1,184 @@
+"""The benchmarks of the paper: task, metric and protocol of each; counts and files are the catalogue's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Literal
+
+from pipeline.catalogue import BY_NAME, Published
+from pipeline.errors import UserError
+from pipeline.paper.tables import Misprint, Result, load_misprints, load_tables
+
+Task = Literal["node", "graph", "link", "isomorphism"]
+FAMILY = ("vanilla", "expanded", "sparse", "segment")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a data set is split, and how often.
+
+    Attributes:
+        kind: splits that come with the data, random ones, folds of a cross-validation, or none at all, where
+            all pairs of graphs are compared.
+        num_splits: how many splits or folds.
+        shares: shares of training and validation in percent; the rest is the test part.
+        note: what the paper leaves open and what we take.
+    """
+
+    kind: Literal["given", "random", "folds", "pairs"]
+    num_splits: int
+    shares: tuple[int, int] | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        if self.kind == "pairs":
+            return "all pairs, untrained"
+        if self.kind == "folds":
+            return f"{self.num_splits}-fold cross-validation"
+        parts = ""
+        if self.shares is not None:
+            train, validation = self.shares
+            parts = f" {train}/{validation}/{100 - train - validation}"
+        return f"{self.num_splits} {self.kind}{parts}"
+
+    def overrides(self) -> dict[str, object]:
+        """Values of the configuration that make the splits, by dotted key; none where splits are given."""
+        if self.kind != "random" or self.shares is None:
+            return {}
+        train, validation = self.shares
+        return {
+            "data.num_splits": self.num_splits,
+            "data.train_share": train / 100,
+            "data.validation_share": validation / 100,
+        }
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A data set of the paper.
+
+    Attributes:
+        name: its name on the command line, and in the catalogue where it is read through that.
+        title: its name in the paper.
+        table: the table with its main results.
+        counts: its counts, where it is not in the catalogue.
+        fetch: what to fetch and where to put it, where it is not in the catalogue.
+    """
+
+    name: str
+    title: str
+    task: Task
+    metric: str
+    table: str
+    protocol: Protocol
+    counts: Mapping[str, int] = field(default_factory=dict)
+    fetch: str = ""
+
+    @property
+    def entry(self) -> Published | None:
+        """How the catalogue reads it; None for sets that the isomorphism test reads itself."""
+        return BY_NAME.get(self.name)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Members of the family that the paper reports on it."""
+        found = {result.model for result in self.results()}
+        return tuple(name for name in FAMILY if name in found)
+
+    def results(self) -> tuple[Result, ...]:
+        """Its cells of the main table."""
+        return tuple(cell for cell in load_tables()[self.table].entries if cell.dataset == self.name)
+
+    def printed(self) -> Mapping[str, str]:
+        """Its statistics as the paper prints them."""
+        return load_tables()[self.table].statistics.get(self.name, {})
+
+    def misprints(self) -> tuple[Misprint, ...]:
+        """Its statistics and results that the paper misprints."""
+        return tuple(slip for slip in load_misprints() if slip.dataset == self.name)
+
+    def overrides(self) -> dict[str, object]:
+        """Values of the configuration that its table asks for, by dotted key."""
+        metric = {"train.metric": self.metric} if self.metric in ("accuracy", "roc_auc") else {}
+        return {"data.source": self.name, **metric, **self.protocol.overrides()}
+
+
+GEOM = Protocol("given", 10, (48, 32))
+GIVEN = Protocol("given", 10, (50, 25))
+HOMOPHILOUS = Protocol(
+    "random",
+    10,
+    (60, 20),
+    "The paper refers to Shchur et al., who train on 20 nodes a class; its baselines are of 60/20/20 splits.",
+)
+FOLDS = Protocol("folds", 10, note="As in the GIN paper: stratified folds.")
+BRAIN = Protocol("random", 10, (70, 10), "As NeuroGraph: stratified; it repeats one split with other seeds.")
+PAIRS = Protocol("pairs", 1, note="Untrained networks of at most 30,000 parameters.")
+BRAIN_SOURCE = (
+    "PyG's NeuroGraphDataset, from vanderbilt.box.com, under neurograph/{}/raw/data.pt of the data root"
+)
+PAIR_SOURCE = "github.com/balcilar/gnn-matlang, dataset/, as isomorphism/{} under the data root"
+
+
+def _graphs(name: str, title: str) -> Benchmark:
+    return Benchmark(name, title, "graph", "accuracy", "graph", FOLDS)
+
+
+def _brain(name: str, title: str, official: str, graphs: int, nodes: int, classes: int) -> Benchmark:
+    counts = {"graphs": graphs, "nodes": nodes, "features": nodes, "classes": classes}
+    place = BRAIN_SOURCE.format(official)
+    return Benchmark(name, title, "graph", "accuracy", "graph-brain", BRAIN, counts, place)
+
+
+def _pairs(name: str, title: str, graphs: int, pairs: int, file: str) -> Benchmark:
+    counts = {"graphs": graphs, "pairs": pairs}
+    place = PAIR_SOURCE.format(file)
+    return Benchmark(name, title, "isomorphism", "undistinguished_pairs", "isomorphism", PAIRS, counts, place)
+
+
+BENCHMARKS = (
+    Benchmark("chameleon", "Chameleon", "node", "accuracy", "node", GEOM),
+    Benchmark("squirrel", "Squirrel", "node", "accuracy", "node", GEOM),
+    Benchmark("cornell", "Cornell", "node", "accuracy", "node", GEOM),
+    Benchmark("texas", "Texas", "node", "accuracy", "node", GEOM),
+    Benchmark("wisconsin", "Wisconsin", "node", "accuracy", "node", GEOM),
+    Benchmark("actor", "Actor", "node", "accuracy", "node", GEOM),
+    Benchmark("chameleon-filtered", "filtered Chameleon", "node", "accuracy", "filter", GEOM),
+    Benchmark("squirrel-filtered", "filtered Squirrel", "node", "accuracy", "filter", GEOM),
+    Benchmark("amazon-ratings", "amazon-ratings", "node", "accuracy", "node-hetero", GIVEN),
+    Benchmark("minesweeper", "minesweeper", "node", "roc_auc", "node-hetero", GIVEN),
+    Benchmark("tolokers", "tolokers", "node", "roc_auc", "node-hetero", GIVEN),
+    Benchmark("questions", "questions", "node", "roc_auc", "node-hetero", GIVEN),
+    Benchmark("genius", "genius", "node", "roc_auc", "node-hetero", Protocol("random", 5, (50, 25))),
+    Benchmark("coauthor-cs", "Coauthor CS", "node", "accuracy", "node-homo", HOMOPHILOUS),
+    Benchmark("coauthor-physics", "Coauthor Physics", "node", "accuracy", "node-homo", HOMOPHILOUS),
+    Benchmark("amazon-photo", "Amazon Photo", "node", "accuracy", "node-homo", HOMOPHILOUS),
+    Benchmark("amazon-computers", "Amazon Computers", "node", "accuracy", "node-homo", HOMOPHILOUS),
+    _graphs("mutag", "MUTAG"),
+    _graphs("proteins", "PROTEINS"),
+    _graphs("nci1", "NCI1"),
+    _graphs("imdb-binary", "IMDB-B"),
+    _graphs("imdb-multi", "IMDB-M"),
+    _graphs("collab", "COLLAB"),
+    _brain("hcp-task", "HCP-Task", "HCPTask", 7443, 400, 7),
+    _brain("hcp-gender", "HCP-Gender", "HCPGender", 1078, 1000, 2),
+    _brain("hcp-age", "HCP-Age", "HCPAge", 1065, 1000, 3),
+    Benchmark("pcqm-contact", "PCQM-Contact", "link", "mrr", "link", Protocol("given", 1, (90, 5))),
+    _pairs("graph8c", "Graph8c", 11_117, 61_788_286, "graph8c/graph8c.g6"),
+    _pairs("sr25", "sr25", 15, 105, "sr25/sr251256.g6"),
+    _pairs("exp", "EXP", 1200, 600, "EXP/exp.npz"),
+)
+BENCHMARKS_BY_NAME = {benchmark.name: benchmark for benchmark in BENCHMARKS}
+
+
+def find_benchmark(name: str) -> Benchmark:
+    """The benchmark of that name.
+
+    Raises:
+        UserError: naming the nearest one.
+    """
+    if name not in BENCHMARKS_BY_NAME:
+        near = get_close_matches(name, BENCHMARKS_BY_NAME, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else "`cocn datasets list` shows the names"
+        raise UserError(f"Expected a benchmark of the paper (got '{name}'): {hint}")
+    return BENCHMARKS_BY_NAME[name]
