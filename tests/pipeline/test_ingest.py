@@ -406,7 +406,7 @@ PART_SIZES = {
     "actor": [3648, 2432, 1520],
     "chameleon": [1092, 729, 456],
     "squirrel": [2496, 1664, 1041],
-    "squirrel-filtered": [1056, 719, 448],
+    "squirrel-filtered": [1053, 718, 452],
     "cora-geom": [1192, 796, 497],
     "citeseer-geom": [1596, 1065, 666],
     "reed98": [432, 217, 216],
