@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from pipeline.errors import UserError
+from pipeline.passwords import hide_passwords
 
 # One line a command: the modules of jobs/commands with a `register(app)`, in the order that help shows.
 COMMANDS = (
@@ -76,8 +77,8 @@ def _run(words: Sequence[str], debug: bool) -> int:
 
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
-        traceback.print_exc()
-    line = " ".join(message.split())
+        print(hide_passwords(traceback.format_exc()), file=sys.stderr)  # noqa: T201
+    line = " ".join(hide_passwords(message).split())
     print(f"cocn: {line}", file=sys.stderr, flush=True)  # noqa: T201
     return code
 

@@ -67,7 +67,8 @@ def say(line: str) -> None:
 
 def announce(run: "Run") -> None:
     """Say where a run can be watched: its page on the server, or how to open one on a file."""
-    from pipeline.tracking import TrackingStore, without_password
+    from pipeline.passwords import without_password
+    from pipeline.tracking import TrackingStore
 
     reference = run.reference
     uri = without_password(reference.uri)

@@ -15,6 +15,7 @@ from pipeline.config import Config, load_config
 from pipeline.evaluate import score
 from pipeline.figures import figures_for
 from pipeline.launch import train
+from pipeline.passwords import without_password
 from pipeline.prepare import open_prepared
 from pipeline.report import write_report
 from pipeline.runs import start_parent
@@ -104,7 +105,7 @@ def _run_stages(output: Path, side: int, seed: int, say: Callable[[str], None]) 
         return Demo(
             store=store.path,
             report=report.absolute(),
-            tracking_uri=parent.reference.uri,
+            tracking_uri=without_password(parent.reference.uri),
             parent_run=parent.run_id,
             seconds=time.monotonic() - start,
             baselines=baselines,

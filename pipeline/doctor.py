@@ -6,11 +6,15 @@ import platform
 import shutil
 import socket
 import sys
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+from pipeline.passwords import without_password
 
 Status = Literal["ok", "warning", "problem"]
 
@@ -19,6 +23,8 @@ MEMORY_NEEDED_GB = 3.0
 MEMORY_COMFORTABLE_GB = 6.0
 DISK_NEEDED_GB = 1.0
 DISK_COMFORTABLE_GB = 5.0
+#: What a tracking server answers only to users it knows.
+PROBE = "/api/2.0/mlflow/experiments/search?max_results=1"
 
 
 @dataclass(frozen=True)
@@ -193,13 +199,27 @@ def _check_server(uri: str) -> Check:
     import urllib.error
     import urllib.request
 
-    shown = uri.rsplit("@", 1)[-1]
+    shown = without_password(uri)
+    request = urllib.request.Request(shown.rstrip("/") + PROBE, headers=_login(uri))  # noqa: S310 - http(s) only
     try:
-        with urllib.request.urlopen(uri.rstrip("/") + "/health", timeout=5) as answer:  # noqa: S310 - http(s) only
+        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310 - http(s) only
             return Check("mlflow store", "ok", f"{shown} answers ({answer.status})")
+    except urllib.error.HTTPError as error:
+        fix = "check MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+        return Check("mlflow store", "problem", f"{shown} refuses ({error})", fix)
     except (urllib.error.URLError, OSError) as error:
         fix = "start the server or unset MLFLOW_TRACKING_URI; runs are journalled locally until it answers"
         return Check("mlflow store", "warning", f"{shown} does not answer ({error})", fix)
+
+
+def _login(uri: str) -> dict[str, str]:
+    """The header that names the user: as the environment says, else as the address does."""
+    address = urlsplit(uri)
+    user = os.environ.get("MLFLOW_TRACKING_USERNAME") or unquote(address.username or "")
+    password = os.environ.get("MLFLOW_TRACKING_PASSWORD") or unquote(address.password or "")
+    if not user:
+        return {}
+    return {"Authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
 def _threshold(name: str, value: float, detail: str, needed: float, comfortable: float, fix: str) -> Check:

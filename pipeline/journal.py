@@ -9,7 +9,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -34,8 +34,6 @@ class State:
 
     run_id: str | None = None
     """Id of the run, once it is known."""
-    attempted: bool = False
-    """Whether creating the run was tried before: then it may exist, and is looked for first."""
     offset: int = 0
     """Bytes of the journal that have arrived."""
 
@@ -116,8 +114,10 @@ def state_path(journal: Path) -> Path:
 
 def read_state(journal: Path) -> State:
     """What a journal's state file says; a new journal has none."""
+    names = {field.name for field in fields(State)}
     try:
-        return State(**json.loads(state_path(journal).read_text(encoding="utf-8")))
+        found = json.loads(state_path(journal).read_text(encoding="utf-8"))
+        return State(**{name: value for name, value in found.items() if name in names})
     except FileNotFoundError:
         return State()
 

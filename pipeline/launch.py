@@ -20,7 +20,7 @@ from pipeline.modelling import streams
 from pipeline.progress import Bar, progress
 from pipeline.provenance import stage_seconds
 from pipeline.results import TrainResult, read_epochs, read_now, read_result
-from pipeline.runs import Run, start_child
+from pipeline.runs import Earlier, Run, start_child
 from pipeline.serving import write_model
 from pipeline.store import GraphStore
 from pipeline.training import TrainJob, memory_hint, train_worker
@@ -41,6 +41,13 @@ class RunNote(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     run_id: str | None
+    """None if the tracker had not answered when the training began."""
+    key: str = ""
+    """Our own name for the run."""
+
+    def earlier(self) -> Earlier | None:
+        """The run to resume, if it can be found again."""
+        return Earlier(self.run_id, self.key) if self.run_id or self.key else None
 
 
 def training_directory(config: Config, store: GraphStore) -> Path:
@@ -78,8 +85,8 @@ def train(
     directory.mkdir(parents=True, exist_ok=True)
     found = read_result(directory)
     note = directory / RUN_FILE
-    resumed = RunNote.model_validate_json(note.read_text()).run_id if note.exists() else None
-    if found is not None and resumed is not None and not may_go_on(found, config.train.time_budget):
+    noted = RunNote.model_validate_json(note.read_text()) if note.exists() else None
+    if found is not None and noted is not None and not may_go_on(found, config.train.time_budget):
         logger.info("%s was trained before; its result is in %s", config.model.name, directory)
         return found
     run = start_child(
@@ -92,10 +99,10 @@ def train(
         metric=chosen_metric(config.train.metric, store.manifest.num_classes),
         variant=variant,
         tags={"cocn.store": store.digest, "cocn.directory": str(directory), **(tags or {})},
-        resume=resumed,
+        resume=None if noted is None else noted.earlier(),
     )
     with run:
-        note.write_text(RunNote(run_id=run.run_id).model_dump_json())
+        note.write_text(RunNote(run_id=run.run_id, key=run.reference.key).model_dump_json())
         seconds = stage_seconds(store, input_stages(config))
         run.log(0, {f"{STAGE_PREFIX}{stage}": value for stage, value in seconds.items()})
         job = TrainJob(config, store.path, directory, run.reference)

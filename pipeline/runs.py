@@ -7,6 +7,7 @@ Ctrl-C ends it here, and one whose process vanished is ended by the next command
 
 import hashlib
 import logging
+import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,9 +17,10 @@ from types import TracebackType
 
 from pipeline.config import Config, to_yaml
 from pipeline.journal import Journal, Record, left_over
+from pipeline.passwords import hide_passwords, without_password
 from pipeline.provenance import device_name, library_versions, source_revision, user_name
-from pipeline.tracker import RunReference, Tracker, send_journal
-from pipeline.tracking import Status, TrackingStore, tracking_uri, without_password
+from pipeline.tracker import NotCreatedError, RunReference, Tracker, send_journal
+from pipeline.tracking import Status, TrackingStore, tracking_uri
 
 logger = logging.getLogger(__name__)
 
@@ -36,15 +38,22 @@ class Run(Tracker):
     role = "driver"
 
     def __init__(
-        self, reference: RunReference, name: str, tags: Mapping[str, str], parent: "Run | None" = None
+        self,
+        reference: RunReference,
+        name: str,
+        tags: Mapping[str, str],
+        parent: "Run | None" = None,
+        resumed: bool = False,
     ) -> None:
         self.name = name
         self._tags = tags
+        self._resumed = resumed
         self._parent = parent
         self._children: list[Run] = []
         self._status: Status = "RUNNING"
         super().__init__(reference)
-        self.flush()
+        if not self.silent:
+            self.flush()
         self.reference = replace(reference, run_id=self._journal.state.run_id)
         if parent is not None:
             parent._children.append(self)
@@ -69,27 +78,35 @@ class Run(Tracker):
         for child in self._children:
             child.finish(status)
         self._append("status", {"status": status})
-        arrived = self.flush()
         self.close()
-        if arrived and self._parent is None:  # workers that were killed left journals behind
-            sync(self.reference.directory, self.reference.uri)
+        if self._parent is None and not self.silent:  # workers that were killed left journals
+            sync(self.reference.directory, self.reference.uri, only_its_own=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            reason = str(error).splitlines()
+            reason = hide_passwords(str(error)).splitlines()
             self.set_tags({"cocn.error": f"{type(error).__name__}: {reason[0] if reason else ''}"})
         self.finish(_status_after(error))
 
     def _begin(self) -> None:
         if self.reference.run_id is not None:
             super()._begin()
+        else:
+            parent = self._parent.reference.key if self._parent is not None else None
+            create = {"name": self.name, "tags": self._tags, "parent": parent}
+            self._append("create", {**self._identity(), **create})
+        if self._resumed:
             self._append("status", {"status": "RUNNING"})
-            return
-        parent = self._parent.reference.key if self._parent is not None else None
-        create = {"name": self.name, "tags": self._tags, "parent": parent}
-        self._append("create", {**self._identity(), **create})
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The run of an earlier attempt, which may not have reached the tracker yet."""
+
+    run_id: str | None
+    key: str
 
 
 def start_parent(command: str, config: Config) -> Run:
@@ -120,7 +137,7 @@ def start_child(
     metric: str = "",
     variant: str = "",
     tags: Mapping[str, str] | None = None,
-    resume: str | None = None,
+    resume: Earlier | None = None,
 ) -> Run:
     """Create the run of one training under a parent.
 
@@ -134,7 +151,7 @@ def start_child(
         metric: Name of the metric that `val_metric` and `test_metric` hold: `roc_auc`, `accuracy`.
         variant: What sets this model apart from another of the same name: `without propagated features`.
         tags: Further tags, such as the store's digest.
-        resume: Id of a run to continue instead of creating one.
+        resume: The run to continue instead of creating one.
     """
     known = {
         "cocn.role": "child",
@@ -148,12 +165,13 @@ def start_child(
         **_origin(),
         **(tags or {}),
     }
-    reference = replace(parent.reference, key=uuid.uuid4().hex, run_id=resume)
+    key, run_id = (uuid.uuid4().hex, None) if resume is None else (resume.key, resume.run_id)
+    reference = replace(parent.reference, key=key, run_id=run_id)
     if resume is not None:
         # The end of a killed attempt must reach the tracker before this one's, or it would be the last word.
-        sync(parent.reference.directory, parent.reference.uri)
+        sync(parent.reference.directory, parent.reference.uri, only_its_own=True)
     name = " ".join(filter(None, [model, variant, dataset, f"split {split}", f"seed {seed}"]))
-    run = Run(reference, name, known, parent)
+    run = Run(reference, name, known, parent, resumed=resume is not None)
     if resume is None:
         run.log_config(config)
     return run
@@ -169,30 +187,54 @@ class SyncResult:
     reason: str = ""
 
 
-def sync(directory: Path, uri: str | None = None) -> SyncResult:
-    """Send every journal that was left over, oldest first.
+def sync(directory: Path, uri: str | None = None, only_its_own: bool = False) -> SyncResult:
+    """Send every journal that was left over, oldest first; a tracker that fails is not asked again.
 
     Args:
         directory: Where the journals lie.
         uri: Tracking URI instead of the one each journal was written for.
+        only_its_own: Leave journals alone that were written for another URI.
     """
     close_orphans(directory)
-    paths = left_over(directory)
-    sent = in_use = 0
-    for path in paths:
+    sent = waiting = in_use = 0
+    failed: set[str] = set()
+    reasons: list[str] = []
+    for path in left_over(directory):
         journal = Journal.open(path)
         if journal is None:
             in_use += 1
             continue
-        try:
-            if records := journal.records():
-                send_journal(journal, _store_of(records[0], uri))
-        except Exception as error:  # noqa: BLE001 - the reason is told, the journal stays
+        records = journal.records()
+        written_for = records[0].values["uri"] if records else ""
+        target = uri or _with_password(written_for)
+        if records and only_its_own and written_for != without_password(target):
             journal.close(keep=True)
-            return SyncResult(sent, len(paths) - sent - in_use, in_use, str(error))
-        journal.close(keep=False)
-        sent += 1
-    return SyncResult(sent, 0, in_use)
+            continue
+        arrived = False
+        try:
+            if target not in failed:
+                _send_all(journal, records, target)
+                arrived = True
+        except NotCreatedError as error:  # its own fault: the tracker may take others
+            reasons.append(str(error))
+        except Exception as error:  # noqa: BLE001 - the reason is told, the journal stays
+            failed.add(target)
+            reasons.append(hide_passwords(str(error)) or type(error).__name__)
+        journal.close(keep=not arrived)
+        sent, waiting = sent + arrived, waiting + (not arrived)
+    return SyncResult(sent, waiting, in_use, "; ".join(reasons))
+
+
+def _send_all(journal: Journal, records: list[Record], uri: str) -> None:
+    if records:
+        artifacts = records[0].values["artifacts"]
+        send_journal(journal, TrackingStore(uri, Path(artifacts) if artifacts else None))
+
+
+def _with_password(uri: str) -> str:
+    """The address a journal was written for, with the password that the environment has for it."""
+    known = os.environ.get("MLFLOW_TRACKING_URI", "")
+    return known if known and without_password(known) == uri else uri
 
 
 def close_orphans(directory: Path) -> int:
@@ -255,11 +297,6 @@ def _origin() -> dict[str, str]:
         **commit,
         **versions,
     }
-
-
-def _store_of(first: Record, uri: str | None) -> TrackingStore:
-    artifacts = Path(first.values["artifacts"]) if first.values["artifacts"] else None
-    return TrackingStore(uri or first.values["uri"], artifacts)
 
 
 def _status_after(error: BaseException | None) -> Status:

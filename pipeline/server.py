@@ -9,13 +9,14 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from pipeline.errors import UserError
+from pipeline.passwords import hide_passwords
 
 HOST = "127.0.0.1"
 START_TIMEOUT_SECONDS = 150.0
@@ -37,13 +38,14 @@ class Server:
 
 
 @contextmanager
-def serve(uri: str, port: int, artifacts: Path) -> Iterator[Server]:
+def serve(uri: str, port: int, artifacts: Path, options: Sequence[str] = ()) -> Iterator[Server]:
     """Run MLflow's server on loopback on a file or database store.
 
     Args:
         uri: The store.
         port: Port on 127.0.0.1.
         artifacts: Directory for the artifacts of experiments created through the server.
+        options: Further options of `mlflow server`.
 
     Raises:
         UserError: If the port is taken or the server does not come up.
@@ -61,17 +63,17 @@ def serve(uri: str, port: int, artifacts: Path) -> Iterator[Server]:
         "--workers",
         "1",
     ]
-    command += ["--backend-store-uri", uri, "--artifacts-destination", artifacts.absolute().as_uri()]
-    environment = {**os.environ, **ENVIRONMENT}
+    command += ["--artifacts-destination", artifacts.absolute().as_uri(), *options]
+    # Not an argument: a list of processes would show the password of a database.
+    environment = {**os.environ, **ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": uri}
     with tempfile.TemporaryFile() as log:
         # A session of its own: Ctrl-C reaches us alone, and we end the server with all its processes.
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
         server = Server(f"http://{HOST}:{port}", process)
         try:
             if not _comes_up(server):
-                raise UserError(
-                    f"Expected MLflow's server to start on {server.address} (got: {_last_line(log)})"
-                )
+                reason = hide_passwords(_last_line(log))
+                raise UserError(f"Expected MLflow's server to start on {server.address} (got: {reason})")
             yield server
         finally:
             _stop(process)

@@ -15,9 +15,9 @@ from typing import Literal
 from pipeline.clusters import PROBE_PREFIX, Cluster
 from pipeline.config import Config, ConfigError, read_yaml
 from pipeline.errors import UserError
+from pipeline.passwords import without_password
 from pipeline.provenance import source_revision, user_name
 from pipeline.runs import config_digest
-from pipeline.tracking import without_password
 
 StageName = Literal["preprocess", "train", "predict", "compare", "survey"]
 

@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from pipeline.journal import SUFFIX, Journal, Kind, Record
-from pipeline.tracking import PARENT_TAG, Point, TrackingStore, without_password
+from pipeline.passwords import hide_passwords, without_password
+from pipeline.tracking import PARENT_TAG, Point, TrackingStore
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +25,12 @@ SEND_INTERVAL_SECONDS = 5.0
 LONGEST_INTERVAL_SECONDS = 30.0
 CLOSE_TIMEOUT_SECONDS = 15.0
 RECORDS_PER_BATCH = 200
+AWAY = "the tracker does not answer (%s); records wait in %s, 'cocn track sync' sends them"
+FULL = "records could not be written (%s) to %s; what is logged from here on may be lost"
+
+# What this process has warned about, and trackers that gave no answer when they were last asked.
+_warned: set[tuple[str, Path, str]] = set()
+_silent: set[tuple[str, Path]] = set()
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,6 @@ class Tracker:
         self._begin()
         self._system_metrics = system_metrics
         self._start = time.monotonic()
-        self._warned = False
         self._sending = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._send_in_background, name="tracker", daemon=True)
@@ -95,8 +101,10 @@ class Tracker:
             try:
                 send_journal(self._journal, self._store)
             except Exception as error:  # noqa: BLE001 - whatever a tracker does, training goes on
-                self._warn(error)
+                _silent.add(self._place)
+                self._warn(AWAY, error)
                 return False
+            _silent.discard(self._place)
             return True
 
     def close(self) -> None:
@@ -107,7 +115,10 @@ class Tracker:
         self._thread.join(CLOSE_TIMEOUT_SECONDS)
         if self._thread.is_alive():  # a tracker that hangs: the journal stays locked until this process ends
             return
-        self._journal.close(keep=not self._journal.empty)
+        try:
+            self._journal.close(keep=not self._journal.empty)
+        except OSError as error:
+            self._warn(FULL, error)
 
     def __enter__(self) -> Self:
         return self
@@ -140,7 +151,10 @@ class Tracker:
         return journal
 
     def _append(self, kind: Kind, values: Mapping[str, Any], step: int = 0) -> None:
-        self._journal.append(kind, now(), values, step)
+        try:
+            self._journal.append(kind, now(), values, step)
+        except OSError as error:
+            self._warn(FULL, error)
 
     def _send_in_background(self) -> None:
         interval = SEND_INTERVAL_SECONDS
@@ -150,16 +164,21 @@ class Tracker:
             interval = SEND_INTERVAL_SECONDS if self.flush() else min(2 * interval, LONGEST_INTERVAL_SECONDS)
         self.flush()
 
-    def _warn(self, error: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            shown = str(error).replace(self.reference.uri, without_password(self.reference.uri))
-            reason = (shown.splitlines() or [type(error).__name__])[0][:200]
-            logger.warning(
-                "the tracker does not answer (%s); records wait in %s, 'cocn track sync' sends them",
-                reason,
-                self.reference.directory,
-            )
+    @property
+    def silent(self) -> bool:
+        """Whether the tracker gave this process no answer when it was last asked."""
+        return self._place in _silent
+
+    @property
+    def _place(self) -> tuple[str, Path]:
+        return self.reference.uri, self.reference.directory
+
+    def _warn(self, message: str, error: Exception) -> None:
+        """Warn once in a process: not for each run, nor for each attempt."""
+        if (*self._place, message) not in _warned:
+            _warned.add((*self._place, message))
+            reason = (hide_passwords(str(error)).splitlines() or [type(error).__name__])[0][:200]
+            logger.warning(message, reason, self.reference.directory)
 
 
 def send_journal(journal: Journal, store: TrackingStore) -> None:
@@ -174,7 +193,8 @@ def send_journal(journal: Journal, store: TrackingStore) -> None:
         except Exception as error:
             if not store.refuses_for_good(error):
                 raise
-            logger.warning("the tracker refused %s of '%s': %s", records[0].kind, journal.path.name, error)
+            reason = hide_passwords(str(error))
+            logger.warning("the tracker refused %s of '%s': %s", records[0].kind, journal.path.name, reason)
         journal.acknowledge(records[-1])
 
 
@@ -212,7 +232,8 @@ def _send(journal: Journal, store: TrackingStore, records: list[Record]) -> None
 
 def _create_run(journal: Journal, store: TrackingStore, record: Record) -> str:
     values = record.values
-    if journal.state.attempted and (found := store.find_run(values["experiment"], values["key"])):
+    # It may be there: an answer was lost on the way, or a resumed training came first.
+    if found := store.find_run(values["experiment"], values["key"]):
         return found
     tags = dict(values["tags"])
     if (parent := values["parent"]) is not None:
@@ -220,7 +241,6 @@ def _create_run(journal: Journal, store: TrackingStore, record: Record) -> str:
         if parent_id is None:
             raise NotCreatedError(f"parent run '{parent}' has not been created yet")
         tags[PARENT_TAG] = parent_id
-    journal.update(attempted=True)
     return store.create_run(values["experiment"], values["name"], values["key"], record.time, tags)
 
 

@@ -12,11 +12,13 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pipeline.errors import UserError
+from pipeline.passwords import hide_passwords, without_password
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +32,7 @@ Item = TypeVar("Item")
 
 SCHEMES = ("sqlite", "http", "https", "postgresql", "mysql", "mssql", "databricks")
 FILE_PREFIX = "sqlite:///"
+REMOTE = ("http", "databricks")
 KEY_TAG = "cocn.key"
 # MLflow's pages open on language models unless the address asks for training.
 PAGE_QUERY = "?workflowType=machine_learning"
@@ -46,6 +49,8 @@ CLIENT_ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "PGCONNECT_TIMEOUT": "10",
 }
 
 
@@ -81,13 +86,25 @@ def tracking_uri(uri: str | None, output: Path) -> str:
     """The URI to use: the one given, else MLFLOW_TRACKING_URI, else the file `mlflow.db` in `output`.
 
     Raises:
-        UserError: If the URI names no kind of store that MLflow has.
+        UserError: If the URI names no kind of store that MLflow has, or cannot be read.
     """
     chosen = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{output.absolute() / 'mlflow.db'}"
     scheme = chosen.partition("://")[0].partition("+")[0]
     if "://" not in chosen or scheme not in SCHEMES:
         known = ", ".join(SCHEMES)
-        raise UserError(f"Expected 'tracking.uri' to begin with one of {known} and '://' (got '{chosen}')")
+        shown = hide_passwords(chosen)
+        raise UserError(f"Expected 'tracking.uri' to begin with one of {known} and '://' (got '{shown}')")
+    if chosen.startswith("postgresql://") and find_spec("psycopg") is None:
+        raise UserError("Expected the driver of Postgres (got none): pip install 'cocn[postgres]'")
+    if scheme.startswith("http"):
+        try:
+            _ = urlsplit(chosen).port
+        except ValueError:
+            # Not shown: the part that is no port may belong to a password.
+            raise UserError(
+                "Expected 'tracking.uri' to be http://HOST:PORT (got one whose port is no number): "
+                "write special characters of a password as %XX"
+            ) from None
     return chosen
 
 
@@ -102,12 +119,6 @@ def existing_store(uri: str | None, output: Path) -> "TrackingStore":
         place = store.uri.removeprefix(FILE_PREFIX)
         raise UserError(f"Expected runs in '{place}' (got no such file); train something first: cocn demo")
     return store
-
-
-def without_password(uri: str) -> str:
-    """The URI as it may be written to disk and shown."""
-    parts = urlsplit(uri)
-    return uri if "@" not in parts.netloc else uri.replace(parts.netloc, parts.netloc.rsplit("@", 1)[1], 1)
 
 
 class TrackingStore:
@@ -132,6 +143,8 @@ class TrackingStore:
                 os.environ.setdefault(name, value)
             if self.uri.startswith(FILE_PREFIX):
                 Path(self.uri.removeprefix(FILE_PREFIX)).parent.mkdir(parents=True, exist_ok=True)
+            elif not self.uri.startswith(REMOTE):
+                _reach_database(self.uri)
             from mlflow.tracking import MlflowClient
 
             logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -253,7 +266,7 @@ class TrackingStore:
 
         if (found := self.client.get_experiment_by_name(name)) is not None:
             return str(found.experiment_id)
-        remote = self.uri.startswith(("http", "databricks"))
+        remote = self.uri.startswith(REMOTE)
         place = None if remote or self._artifacts is None else self._artifacts.absolute().as_uri()
         try:
             return str(self.client.create_experiment(name, place))
@@ -318,6 +331,15 @@ def offer_model(load: "Callable[[Path], Answer]") -> None:
             return self._answer(list(model_input["node"]), (params or {}).get("store") or None)
 
     set_model(NodeClassifier())
+
+
+def _reach_database(uri: str) -> None:
+    """Fail at once where MLflow would try for minutes to reach a database that refuses."""
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(uri, poolclass=sqlalchemy.NullPool)
+    with engine.connect():
+        pass
 
 
 def _import_pyfunc() -> Any:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -14,7 +15,7 @@ import pytest
 from pipeline import tracker as tracker_module
 from pipeline.config import Config, load_config
 from pipeline.journal import left_over
-from pipeline.runs import Run, close_orphans, config_digest, flatten, start_child, start_parent, sync
+from pipeline.runs import Earlier, Run, close_orphans, config_digest, flatten, start_child, start_parent, sync
 from pipeline.tracker import Tracker
 from pipeline.tracking import TrackingStore
 
@@ -148,7 +149,7 @@ def test_resuming_continues_the_same_run(parent: Run, config: Config, store: Tra
     first.log(0, {"train_loss": 2.0})
     first.finish("FAILED")
     assert first.run_id is not None
-    with child_of(parent, config, resume=first.run_id) as second:
+    with child_of(parent, config, resume=Earlier(first.run_id, first.reference.key)) as second:
         assert second.run_id == first.run_id
         assert store.read_run(first.run_id).status == "RUNNING"
         second.log(1, {"train_loss": 1.0})
@@ -162,7 +163,7 @@ def test_sending_twice_leaves_one_copy(parent: Run, config: Config, store: Track
     child = child_of(parent, config)
     child.log(0, {"train_loss": 1.0, "val_metric": float("nan")})
     assert child.flush()
-    child._journal.update(offset=0, attempted=True, run_id=None)
+    child._journal.update(offset=0, run_id=None)
     child.finish()
     run_id = store.find_run(config.tracking.experiment, child.reference.key)
     assert len(store.read_history(str(run_id), "train_loss")) == 1
@@ -185,9 +186,7 @@ def test_a_tracker_that_is_away_costs_one_warning_and_no_record(
     config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, store: TrackingStore
 ) -> None:
     monkeypatch.setattr(tracker_module, "SEND_INTERVAL_SECONDS", 0.05)
-    away = config.model_copy(
-        update={"tracking": config.tracking.model_copy(update={"uri": "http://user:secret@127.0.0.1:9"})}
-    )
+    away = elsewhere(config, "http://user:secret@127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with start_parent("test", away) as parent, child_of(parent, away) as child:
         assert child.run_id is None
@@ -197,7 +196,7 @@ def test_a_tracker_that_is_away_costs_one_warning_and_no_record(
     assert len(journals(config)) == 3
     assert "secret" not in "".join(path.read_text() for path in journals(config))
     assert "secret" not in caplog.text
-    assert caplog.text.count("the tracker does not answer") == 3
+    assert caplog.text.count("the tracker does not answer") == 1
 
     result = sync(config.output / "journals", store.uri)
     assert (result.sent, result.waiting, result.reason) == (3, 0, "")
@@ -210,6 +209,81 @@ def test_a_tracker_that_is_away_costs_one_warning_and_no_record(
         (2, 1.0),
     ]
     assert sync(config.output / "journals", store.uri).sent == 0
+
+
+def elsewhere(config: Config, uri: str) -> Config:
+    return config.model_copy(update={"tracking": config.tracking.model_copy(update={"uri": uri})})
+
+
+@pytest.fixture
+def hanging() -> Iterator[str]:
+    """Address of a server that takes requests and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(50)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_training_that_began_while_the_tracker_hung_is_resumed_in_one_run(
+    config: Config, monkeypatch: pytest.MonkeyPatch, store: TrackingStore, hanging: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    away = elsewhere(config, hanging)
+    with start_parent("test", away) as parent:
+        first = child_of(parent, away)
+        first.log(0, {"train_loss": 2.0})
+        first.finish("FAILED")
+        assert first.run_id is None
+        earlier = Earlier(None, first.reference.key)
+        with child_of(parent, away, resume=earlier) as second:
+            second.log(1, {"train_loss": 1.0})
+    assert sync(config.output / "journals", store.uri).waiting == 0
+    (run,) = [run for run in store.read_runs(config.tracking.experiment) if run.parent_id]
+    assert run.status == "FINISHED"
+    assert [p.value for p in store.read_history(run.run_id, "train_loss")] == [2.0, 1.0]
+
+
+def test_a_run_leaves_the_journals_of_other_trackers_alone(
+    config: Config, monkeypatch: pytest.MonkeyPatch, store: TrackingStore
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    start_parent("test", elsewhere(config, "http://127.0.0.1:9")).finish()
+    start_parent("test", config).finish()
+    assert len(store.read_runs(config.tracking.experiment)) == 1
+    (waiting,) = journals(config)
+    assert "127.0.0.1:9" in waiting.read_text()
+    assert sync(config.output / "journals").waiting == 1
+    assert sync(config.output / "journals", store.uri).sent == 1
+
+
+def test_a_full_disk_is_one_warning_and_no_error(config: Config, tmp_path: Path) -> None:
+    program = f"""
+        import resource
+        from pathlib import Path
+        from pipeline.config import load_config
+        from pipeline.runs import start_child, start_parent
+        config = load_config(None, {{"output": Path({str(tmp_path)!r}), "tracking.uri": "http://127.0.0.1:9"}})
+        parent = start_parent("test", config)
+        child = start_child(parent, config, model="sparse", dataset="d", seed=0, split=0)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+        for step in range(2000):
+            child.log(step, {{"train_loss": 0.25}})
+        print("trained")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        cwd=ROOT,
+        env={**os.environ, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "trained\n", done.stderr
+    assert done.returncode == 0
+    assert done.stderr.count("records could not be written") == 1
+    assert 10_000 < max(path.stat().st_size for path in (tmp_path / "journals").iterdir()) <= 20_000
 
 
 def test_a_live_run_is_no_orphan(parent: Run, config: Config) -> None:

@@ -15,7 +15,7 @@ from pipeline.errors import UserError
 from pipeline.runs import JOURNALS, start_child, start_parent, sync
 from pipeline.server import free_port, serve
 from pipeline.tracker import Tracker
-from pipeline.tracking import TrackingStore, existing_store, tracking_uri, without_password
+from pipeline.tracking import TrackingStore, existing_store, tracking_uri
 from pipeline.trainings import select_trainings
 
 SCORES = {"sparse": (0.80, 0.82), "segment": (0.90, 0.93)}
@@ -93,6 +93,10 @@ def test_the_uri_is_checked_before_any_work(tmp_path: Path, monkeypatch: pytest.
     assert list(tmp_path.iterdir()) == []
 
 
-def test_passwords_are_not_shown() -> None:
-    assert without_password("http://me:secret@host:5000/x") == "http://host:5000/x"
-    assert without_password("sqlite:////tmp/a@b.db") == "sqlite:////tmp/a@b.db"
+@pytest.mark.parametrize(
+    "uri", ["postgress://me:hunter2@host/db", "http://me:hun/ter2@host:5000", "http://me:hunter2#@host"]
+)
+def test_a_uri_that_is_refused_does_not_show_its_password(tmp_path: Path, uri: str) -> None:
+    with pytest.raises(UserError, match=r"tracking\.uri") as caught:
+        tracking_uri(uri, tmp_path)
+    assert "ter2" not in str(caught.value)

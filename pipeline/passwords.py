@@ -1,0 +1,28 @@
+"""Passwords in addresses: used to connect, never written down or shown."""
+
+import re
+from urllib.parse import urlsplit
+
+HIDDEN = "***"
+#: User, password and host of an address anywhere in a text; a path with an @ has a slash before it.
+IN_TEXT = re.compile(r"(\w://)[^\s'\"/@:]*:[^\s'\"@]*@")
+IN_QUERY = re.compile(r"(?<=[?&])(password=)[^&\s'\"]*")
+IN_DATABASE = re.compile(r"^([\w+.-]+://[^:/@]*):[^@]*@")
+
+
+def without_password(uri: str) -> str:
+    """The URI as it may be written to disk and shown.
+
+    A database keeps its user, which PGPASSWORD goes with. A server's goes too: a user alone in the address
+    would be sent in place of MLFLOW_TRACKING_USERNAME.
+    """
+    uri = re.sub(r"(?<=[?&])password=[^&]*&?", "", uri).rstrip("?&")
+    if not uri.startswith("http"):
+        return IN_DATABASE.sub(r"\1@", uri)
+    place = urlsplit(uri).netloc
+    return uri.replace(place, place.rpartition("@")[2], 1)
+
+
+def hide_passwords(text: str) -> str:
+    """A message with every password of an address in it made unreadable."""
+    return IN_QUERY.sub(rf"\1{HIDDEN}", IN_TEXT.sub(rf"\1{HIDDEN}@", text))
