@@ -2,7 +2,7 @@
 
 import difflib
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.config import Config
@@ -37,21 +37,29 @@ class Campaign:
 
 
 def run_campaign(
-    config: Config, store: GraphStore, models: Sequence[str], splits: Sequence[int], seeds: Sequence[int]
+    config: Config,
+    store: GraphStore,
+    models: Sequence[str],
+    splits: Sequence[int],
+    seeds: Sequence[int],
+    *,
+    settings: Mapping[str, Config] | None = None,
 ) -> Campaign:
     """Train every combination; those that were finished before are kept.
 
     Args:
-        config: shared by all trainings; model, split and seed vary.
+        config: shared by all trainings but those of `settings`; model, split and seed vary.
         store: the graph, with the stages the models need.
         models: names of models.
         splits: numbers of splits.
         seeds: seeds of parameters and shuffling.
+        settings: configurations of models that have their own.
     """
     check_models(models)
+    own = settings or {}
     with start_parent("train", config) as parent:
         results = [
-            train(vary(config, model, split, seed), store, parent)
+            train(vary(own.get(model, config), model, split, seed), store, parent)
             for model in models
             for split in splits
             for seed in seeds

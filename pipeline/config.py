@@ -38,18 +38,25 @@ __all__ = [
 ]
 
 FLAGS = "command line"
+PRESET = "preset"
 
 
 class ConfigError(UserError):
     """A configuration that cannot be used."""
 
 
-def load_config(path: Path | None = None, overrides: Mapping[str, object] | None = None) -> Config:
+def load_config(
+    path: Path | None = None,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    preset: Mapping[str, object] | None = None,
+) -> Config:
     """Read a configuration file and apply overrides.
 
     Args:
         path: YAML file; None starts from the defaults.
         overrides: Values by dotted key, such as `{"train.epochs": 3}`; None stands for a flag not given.
+        preset: Values by dotted key that take the place of defaults.
 
     Raises:
         ConfigError: On a missing or unreadable file, an unknown key or a value of the wrong type.
@@ -58,6 +65,11 @@ def load_config(path: Path | None = None, overrides: Mapping[str, object] | None
     origin = str(path) if path is not None else FLAGS
     for key in _dotted_keys(values):
         check_key(key, origin)
+    written = set(_dotted_keys(values))
+    for key, value in (preset or {}).items():
+        check_key(key, PRESET)
+        if key not in written:
+            _assign(values, key, value, origin)
     given = {key: value for key, value in (overrides or {}).items() if value is not None}
     for key, value in given.items():
         check_key(key, FLAGS)

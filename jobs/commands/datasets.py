@@ -1,6 +1,6 @@
 """`cocn datasets`: which graphs there are, and what is in one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,6 +40,11 @@ class Listed:
     classes: int
     splits: int
     where: str
+    task: str = "node"
+    metric: str = ""
+    """The paper's; empty for sets that it does not use."""
+    protocol: str = ""
+    """How often and how it is split there."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,21 @@ class SourceInfo:
 
     source: str
     report: "CleaningReport"
+    paper: "PaperInfo | None" = None
+
+
+@dataclass(frozen=True)
+class PaperInfo:
+    """What the paper does with a data set and says about it."""
+
+    table: str
+    task: str
+    metric: str
+    protocol: str
+    note: str
+    printed: dict[str, str]
+    """Statistics as printed."""
+    misprints: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -78,6 +98,7 @@ def list_datasets(data_root: DataRoot = None, as_json: Json = False) -> None:
     Example: [bold]cocn datasets list --data-root datasets[/bold]
     """
     from pipeline import catalogue
+    from pipeline.paper.registry import BENCHMARKS_BY_NAME
 
     root = catalogue.data_root(data_root)
     rows = [
@@ -93,7 +114,14 @@ def list_datasets(data_root: DataRoot = None, as_json: Json = False) -> None:
             rows.append(Listed(entry.name, *counts, where))
     if any(row.name == "minesweeper" and row.nodes for row in rows):
         del rows[0]
-    listing = Listing(tuple(rows))
+    listing = Listing(
+        tuple(
+            replace(row, task=known.task, metric=known.metric, protocol=str(known.protocol))
+            if (known := BENCHMARKS_BY_NAME.get(row.name)) is not None
+            else row
+            for row in rows
+        )
+    )
     emit(listing, as_json, None if as_json else _list_view(listing))
 
 
@@ -143,7 +171,26 @@ def info(
         directed=directed,
     )
     with read_source(options) as (_, report):
-        emit(SourceInfo(source, report), as_json, None if as_json else _info_view(source, report))
+        described = SourceInfo(source, report, _paper_info(source))
+        emit(described, as_json, None if as_json else _info_view(described))
+
+
+def _paper_info(source: str) -> PaperInfo | None:
+    from pipeline.paper.registry import BENCHMARKS_BY_NAME
+
+    known = BENCHMARKS_BY_NAME.get(source)
+    if known is None:
+        return None
+    slips = tuple(f"{slip.what} {slip.printed}: {slip.note}" for slip in known.misprints())
+    return PaperInfo(
+        table=known.table,
+        task=known.task,
+        metric=known.metric,
+        protocol=str(known.protocol),
+        note=known.protocol.note,
+        printed=dict(known.printed()),
+        misprints=slips,
+    )
 
 
 def _list_view(listing: Listing) -> "Table":
@@ -151,14 +198,15 @@ def _list_view(listing: Listing) -> "Table":
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("name")
-    for heading in ("nodes", "edges", "features", "classes", "splits"):
+    for heading in ("nodes", "edges", "features", "classes"):
         table.add_column(heading, justify="right")
-    table.add_column("raw files")
+    for heading in ("metric", "splits", "raw files"):
+        table.add_column(heading)
     for row in listing.datasets:
-        counts = [row.nodes, row.edges, row.features, row.classes, row.splits]
-        table.add_row(
-            row.name, *(f"{count:,}" if count is not None else "any" for count in counts), row.where
-        )
+        counts = [row.nodes, row.edges, row.features, row.classes]
+        splits = row.protocol or (f"{row.splits} given" if row.splits else "random")
+        readable = (f"{count:,}" if count is not None else "any" for count in counts)
+        table.add_row(row.name, *readable, row.metric, splits, row.where)
     return table
 
 
@@ -182,9 +230,10 @@ def _store_view(content: StoreInfo) -> "Table":
     return table
 
 
-def _info_view(source: str, report: "CleaningReport") -> "Table":
+def _info_view(content: SourceInfo) -> "Table":
     from rich.table import Table
 
+    report, paper = content.report, content.paper
     edges, degrees = report.edges, report.degrees
     parts = [" / ".join(f"{size:,}" for size in split.values()) for split in report.split_sizes[:1]]
     rows = {
@@ -200,7 +249,13 @@ def _info_view(source: str, report: "CleaningReport") -> "Table":
         "splits": f"{len(report.split_sizes)} × {parts[0]}" if parts else "none",
         "homophily": "unknown" if report.homophily is None else f"{report.homophily:.3f}",
     }
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0), title=source, title_justify="left")
+    if paper is not None:
+        rows["in the paper"] = f"table {paper.table}: {paper.metric}, {paper.protocol}"
+        rows["printed there"] = ", ".join(f"{what} {count}" for what, count in paper.printed.items())
+        rows["misprints"] = "\n".join(paper.misprints) or "none"
+    table = Table(
+        show_header=False, box=None, padding=(0, 2, 0, 0), title=content.source, title_justify="left"
+    )
     for name, text in rows.items():
         table.add_row(name, text)
     return table

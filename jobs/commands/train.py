@@ -27,6 +27,12 @@ def train(
     source: Annotated[str | None, typer.Option("--data", help="Data set by name, or a path.")] = None,
     data_root: DataRoot = None,
     store: Annotated[Path | None, typer.Option(help="Store to train on, from cocn preprocess.")] = None,
+    preset: Annotated[
+        bool, typer.Option("--preset", help="The paper's settings for the data set; file and flags override.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The preset, smaller where that takes hours without a GPU.")
+    ] = False,
     splits: Annotated[int | None, typer.Option(min=1, help="Train on the first N splits.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Train with N seeds, counting up from train.seed.")] = 1,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training nodes.")] = None,
@@ -55,6 +61,7 @@ def train(
     from pipeline.campaign import check_models, run_campaign
     from pipeline.config import load_config, parse_assignments
     from pipeline.prepare import open_prepared
+    from pipeline.presets import load_preset
 
     check_models(models)
     overrides = {
@@ -73,10 +80,19 @@ def train(
         **parse_assignments(assignments or ()),
     }
     resolved = load_config(config, overrides)
+    settings = dict.fromkeys(models, resolved)
+    if preset or quick:
+        for name in models:
+            values = load_preset(resolved.data.source, name, quick=quick)
+            settings[name] = load_config(config, overrides, preset=values)
     chosen = [resolved.data.split] if splits is None else list(range(splits))
-    opened = open_prepared(resolved, models=models, splits=chosen, say=_say)
+    opened = open_prepared(settings[models[0]], models=models[:1], splits=chosen, say=_say)
+    for name in models[1:]:
+        # The same store; what this model reads beyond the first one's stages.
+        open_prepared(settings[name], models=[name], splits=chosen)
     first = resolved.train.seed
-    campaign = run_campaign(resolved, opened, models, chosen, range(first, first + seeds))
+    seeded = range(first, first + seeds)
+    campaign = run_campaign(settings[models[0]], opened, models, chosen, seeded, settings=settings)
     emit(campaign, as_json, _table(campaign))
 
 

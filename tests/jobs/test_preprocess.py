@@ -101,6 +101,8 @@ def test_datasets_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     listed = {entry["name"]: entry for entry in last_json(capsys)["datasets"]}  # type: ignore[attr-defined]
     assert listed["minesweeper"]["where"].startswith("generated")
     assert listed["chameleon"]["nodes"] == 2277
+    assert (listed["genius"]["metric"], listed["genius"]["protocol"]) == ("roc_auc", "5 random 50/25/25")
+    assert (listed["cora"]["metric"], listed["cora"]["protocol"]) == ("", "")
     raw = tmp_path / "heterophilous/minesweeper/raw"
     raw.mkdir(parents=True)
     (raw / "minesweeper.npz").touch()
@@ -112,11 +114,16 @@ def test_datasets_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_datasets_info_of_a_generated_graph(capsys: pytest.CaptureFixture[str]) -> None:
     assert cocn("datasets", "info", "minesweeper", "--side", 10, "--json") == 0
-    report = last_json(capsys)["report"]
+    content = last_json(capsys)
+    report, paper = content["report"], content["paper"]
     assert isinstance(report, dict)
+    assert isinstance(paper, dict)
+    assert (paper["table"], paper["printed"]["nodes"], paper["misprints"]) == ("node-hetero", "10,000", [])
     assert (report["num_nodes"], report["components"], report["homophily"] > 0.5) == (100, 1, True)
     assert cocn("datasets", "info", "minesweeper", "--side", 10) == 0
-    assert "1, the largest 100" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "1, the largest 100" in shown
+    assert "table node-hetero: roc_auc, 10 given 50/25/25" in shown
 
 
 def test_plan_of_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,85 @@
+"""Settings of a model on a benchmark: the paper's hyper-parameters, and smaller ones for a quick look.
+
+`<dataset>/<model>.yaml` holds what is particular, and `extends` the rest: files are read in the order they
+are named, the later the stronger. Baselines share one file. The benchmark's splits and metric come from the
+registry, so that a preset is all that a training needs.
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from typing import Any, get_args
+
+import yaml
+
+from pipeline.errors import UserError
+from pipeline.paper.registry import FAMILY, find_benchmark
+from pipeline.sections import ModelConfig
+
+BASELINES = tuple(
+    name for name in get_args(ModelConfig.model_fields["name"].annotation) if name not in FAMILY
+)
+QUICK = "quick"
+EXTENDS = "extends"
+
+
+def load_preset(dataset: str, model: str, *, quick: bool = False) -> dict[str, object]:
+    """Values of the configuration for a model on a benchmark, by dotted key.
+
+    Args:
+        dataset: name of the benchmark.
+        model: name of the model.
+        quick: with the smaller settings that a machine without a GPU has the time for.
+
+    Raises:
+        UserError: if there is no such benchmark, or no preset of the model for it.
+    """
+    benchmark = find_benchmark(dataset)
+    content = _resolve(_file_of(dataset, model))
+    smaller = content.pop(QUICK, {})
+    if quick:
+        content = _merge(content, smaller)
+    return {**benchmark.overrides(), **dict(_flatten(content)), "model.name": model}
+
+
+def presets_of(dataset: str) -> tuple[str, ...]:
+    """Models that have a preset of their own for a data set, by name."""
+    folder = resources.files(__name__).joinpath(dataset)
+    names = (file.name for file in folder.iterdir()) if folder.is_dir() else ()
+    return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
+
+
+def _file_of(dataset: str, model: str) -> str:
+    models = presets_of(dataset)
+    if model in models:
+        return f"{dataset}/{model}"
+    if model in BASELINES and find_benchmark(dataset).task == "node":
+        return "baselines"
+    known = ", ".join(models) or "none"
+    raise UserError(f"Expected a model with a preset for '{dataset}' (got '{model}'): there are {known}")
+
+
+def _resolve(name: str) -> dict[str, Any]:
+    """A file on top of those that it extends."""
+    text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = yaml.safe_load(text)
+    parents = content.pop(EXTENDS, [])
+    resolved: dict[str, Any] = {}
+    for parent in [parents] if isinstance(parents, str) else parents:
+        resolved = _merge(resolved, _resolve(parent))
+    return _merge(resolved, content)
+
+
+def _merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(lower)
+    for key, value in upper.items():
+        known = merged.get(key)
+        merged[key] = _merge(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
