@@ -9,9 +9,12 @@ from jobs.commands.source import DataRoot
 from jobs.output import emit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from rich.table import Table
 
     from pipeline.campaign import Campaign
+    from pipeline.config import Config
 
 
 def register(app: typer.Typer) -> None:
@@ -61,7 +64,6 @@ def train(
     from pipeline.campaign import check_models, run_campaign
     from pipeline.config import load_config, parse_assignments
     from pipeline.prepare import open_prepared
-    from pipeline.presets import load_preset
 
     check_models(models)
     overrides = {
@@ -82,9 +84,7 @@ def train(
     resolved = load_config(config, overrides)
     settings = dict.fromkeys(models, resolved)
     if preset or quick:
-        for name in models:
-            values = load_preset(resolved.data.source, name, quick=quick)
-            settings[name] = load_config(config, overrides, preset=values)
+        settings = preset_settings(models, config, overrides, quick=quick)
     chosen = [resolved.data.split] if splits is None else list(range(splits))
     opened = open_prepared(settings[models[0]], models=models[:1], splits=chosen, say=_say)
     for name in models[1:]:
@@ -94,6 +94,18 @@ def train(
     seeded = range(first, first + seeds)
     campaign = run_campaign(settings[models[0]], opened, models, chosen, seeded, settings=settings)
     emit(campaign, as_json, _table(campaign))
+
+
+def preset_settings(
+    models: "Sequence[str]", file: Path | None, overrides: "Mapping[str, object]", *, quick: bool
+) -> "dict[str, Config]":
+    """The configuration of each model: its preset for the data set, below the file and the flags."""
+    from pipeline.config import load_config
+    from pipeline.presets import load_preset
+
+    source = load_config(file, overrides).data.source
+    presets = {name: load_preset(source, name, quick=quick) for name in models}
+    return {name: load_config(file, overrides, preset=preset) for name, preset in presets.items()}
 
 
 def _say(line: str) -> None:

@@ -1,12 +1,11 @@
 """`cocn train` with presets: each model trains with its own settings, and flags still hold."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from jobs import cli
-from pipeline.tracking import TrackingStore
+from jobs.commands.train import preset_settings
 
 
 def cocn(*words: object) -> int:
@@ -15,22 +14,16 @@ def cocn(*words: object) -> int:
     return int(caught.value.code or 0)
 
 
-@pytest.mark.usefixtures("local_ray")
-def test_each_model_trains_with_its_preset(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("COCN_DATA_ROOT", raising=False)
-    words = ("--data", "minesweeper", "--quick", "--epochs", 1, "--set", "data.side=8", "--output", tmp_path)
-    assert cocn("train", "sparse", "segment", *words, "--json") == 0
-    result = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
-    assert [training["epochs"] for training in result["trainings"]] == [1, 1]
-    runs = TrackingStore(f"sqlite:///{tmp_path}/mlflow.db").read_runs("cocn", result["parent_run"])
-    settings = {run.tags["cocn.model"]: run.params for run in runs}
-    assert {name: params["model.inception_kernels"] for name, params in settings.items()} == {
-        "sparse": "[3, 5]",
-        "segment": "[]",
-    }
-    assert {params["model.unit_layers"] for params in settings.values()} == {"5"}
+def test_each_model_has_its_preset_below_the_file_and_the_flags(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("data: {source: minesweeper}\ntrain: {patience: 3}\n")
+    settings = preset_settings(
+        ["sparse", "segment"], file, {"train.epochs": 1, "train.clip": None}, quick=True
+    )
+    kernels = {name: config.model.inception_kernels for name, config in settings.items()}
+    assert kernels == {"sparse": (3, 5), "segment": ()}
+    for config in settings.values():
+        assert (config.train.epochs, config.train.patience, config.model.unit_layers) == (1, 3, 5)
 
 
 def test_a_model_without_a_preset_is_told_before_any_work(
