@@ -57,6 +57,8 @@ def _readable(value: Any) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return _plain(value.model_dump(mode="json"))
+    if hasattr(value, "uri"):  # a place in an object store
+        return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

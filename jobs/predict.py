@@ -19,20 +19,24 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def predict_configured(config: "Config") -> "Prediction":
-    """Write `predictions/<training>.parquet` under the configuration's output."""
+    """Write `predictions/<training>.parquet` under the configuration's storage, or else its output."""
     from pipeline.campaign import vary
-    from pipeline.checkpoint import find_checkpoint
-    from pipeline.launch import training_directory
+    from pipeline.launch import training_directory, training_mirror
+    from pipeline.mirror import open_checkpoint
     from pipeline.predict import predict
     from pipeline.prepare import open_prepared
+    from pipeline.remote import Remote
 
     store = open_prepared(config, say=say)
     training = training_directory(
         vary(config, config.model.name, config.data.split, config.train.seed), store
     )
-    out = config.output / PREDICTIONS / f"{training.name}.parquet"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    return predict(find_checkpoint(training), store, out)
+    name = f"{training.name}.parquet"
+    mirror = training_mirror(config, training.name)
+    if mirror is None:
+        return predict(open_checkpoint(training), store, config.output / PREDICTIONS / name)
+    best = mirror / open_checkpoint(mirror).name
+    return predict(best, store, Remote(mirror.root, config.storage) / PREDICTIONS / name)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from pipeline.errors import UserError
+from pipeline.passwords import hide_passwords
 from pipeline.sections import (
     Config,
     DataConfig,
@@ -17,6 +18,7 @@ from pipeline.sections import (
     PositionConfig,
     ResourceConfig,
     SegmentConfig,
+    StorageConfig,
     TrackingConfig,
     TrainConfig,
 )
@@ -29,6 +31,7 @@ __all__ = [
     "PositionConfig",
     "ResourceConfig",
     "SegmentConfig",
+    "StorageConfig",
     "TrackingConfig",
     "TrainConfig",
     "load_config",
@@ -178,7 +181,7 @@ def _first_problem(error: ValidationError, origin: str, given: Mapping[str, obje
     more = f"; {error.error_count() - 1} more like it" if error.error_count() > 1 else ""
     expected = message.removeprefix("Input should be ")
     told = f"Expected '{key}' to be {expected}" if expected != message else f"'{key}': {message}"
-    return f"{place}: {told} (got {problem['input']!r}){more}"
+    return f"{place}: {told} (got {hide_passwords(repr(problem['input']))}){more}"
 
 
 def _kind(value: object) -> str:

@@ -17,6 +17,7 @@ from pipeline.figures import figures_for
 from pipeline.launch import train
 from pipeline.passwords import without_password
 from pipeline.prepare import open_prepared
+from pipeline.remote import Remote
 from pipeline.report import write_report
 from pipeline.runs import start_parent
 from pipeline.store import GraphStore
@@ -55,7 +56,7 @@ class Baseline:
 class Demo:
     """What the demo left behind."""
 
-    store: Path
+    store: Path | Remote
     report: Path
     tracking_uri: str
     parent_run: str | None
@@ -103,7 +104,7 @@ def _run_stages(output: Path, side: int, seed: int, say: Callable[[str], None]) 
         report = write_report(output / REPORT, comparison, selection, figures=figures_for(selection, store))
         parent.log_artifact(report)
         return Demo(
-            store=store.path,
+            store=store.place,
             report=report.absolute(),
             tracking_uri=without_password(parent.reference.uri),
             parent_run=parent.run_id,

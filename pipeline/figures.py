@@ -16,6 +16,7 @@ from pipeline.checkpoint import find_checkpoint, read_origin
 from pipeline.coverage import Coverage
 from pipeline.errors import UserError
 from pipeline.predictions import Floats
+from pipeline.remote import Remote
 from pipeline.report import Figure, embed_picture
 from pipeline.segments import stage_name
 from pipeline.serving import Answers
@@ -38,7 +39,7 @@ class Outcome:
     """
 
     training: Training
-    store: Path
+    store: Path | Remote
     probabilities: Floats
     labels: NDArray[np.int64]
 
@@ -89,8 +90,8 @@ def answer_test_nodes(training: Training, store: GraphStore | None) -> Outcome |
         return None
     labels = found.labels()
     nodes = np.flatnonzero((found.split(training.split) == 2) & (labels >= 0))
-    probabilities = Answers(checkpoint).probabilities(str(found.path))
-    return Outcome(training, found.path, probabilities[nodes], labels[nodes])
+    probabilities = Answers(checkpoint).probabilities(str(found.place))
+    return Outcome(training, found.place, probabilities[nodes], labels[nodes])
 
 
 def draw_roc(dataset: str, tested: Sequence[Outcome]) -> Figure:
@@ -126,7 +127,7 @@ def draw_sequences(tested: Sequence[Outcome]) -> Iterator[Figure]:
     # matplotlib takes a second to import.
     from pipeline.plots import write_plots
 
-    seen: set[tuple[Path, int]] = set()
+    seen: set[tuple[Path | Remote, int]] = set()
     for one in tested:
         key = (one.store, one.training.split)
         store = GraphStore.open(one.store)

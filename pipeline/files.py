@@ -77,11 +77,10 @@ def read_arrow(path: Path) -> pa.Table:
 
 def write_sealed_json(path: Path, content: Mapping[str, object]) -> str:
     """Write a JSON object together with the digest of its content, and return that digest."""
-    digest = text_sha256(content)
-    text = json.dumps({**content, "digest": digest}, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    text = seal_json(content)
     with atomic_file(path, len(text)) as file:
-        file.write(text.encode())
-    return digest
+        file.write(text)
+    return text_sha256(content)
 
 
 def read_sealed_json(path: Path) -> dict[str, object]:
@@ -90,12 +89,23 @@ def read_sealed_json(path: Path) -> dict[str, object]:
     Raises:
         CorruptFileError: If the text is no JSON object, or is not the one its digest was made for.
     """
+    return parse_sealed_json(path.read_bytes(), str(path))
+
+
+def seal_json(content: Mapping[str, object]) -> bytes:
+    """A JSON object together with the digest of its content."""
+    sealed = {**content, "digest": text_sha256(content)}
+    return (json.dumps(sealed, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def parse_sealed_json(text: bytes, place: str) -> dict[str, object]:
+    """What `seal_json` made, without the digest; `place` is named in errors."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(text)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise CorruptFileError(f"Expected '{path}' to be JSON (got {_first_line(error)})") from error
+        raise CorruptFileError(f"Expected '{place}' to be JSON (got {_first_line(error)})") from error
     if not isinstance(content, dict) or content.pop("digest", None) != text_sha256(content):
-        raise CorruptFileError(f"Expected '{path}' to match its own digest (got changed content)")
+        raise CorruptFileError(f"Expected '{place}' to match its own digest (got changed content)")
     return content
 
 

@@ -27,9 +27,9 @@ from pipeline.raw import (
     check_split_labels,
     check_splits,
 )
+from pipeline.remote import Remote
 from pipeline.spill import EdgeSpill
 from pipeline.splits import random_splits
-from pipeline.stages import record_timings
 from pipeline.store import GraphStore
 from pipeline.synthetic import minesweeper, power_law
 from pipeline.tables import ColumnNames, NodeColumns, read_node_file
@@ -96,25 +96,26 @@ def options_from(section: BaseModel) -> SourceOptions:
     return SourceOptions.model_validate(fields)
 
 
-def ingest(options: SourceOptions, path: Path) -> Ingested:
+def ingest(options: SourceOptions, place: Path | Remote) -> Ingested:
     """Read a source, clean it and write it as a store; the same source at the same place is kept.
 
     Args:
         options: The source.
-        path: Directory of the store.
+        place: Where the store goes.
 
     Raises:
-        UserError: If the source is bad, or another graph is at `path`; nothing is left behind then.
+        UserError: If the source is bad, or another graph is at `place`; nothing is left behind then.
     """
     start = time.monotonic()
     parameters = describe_source(options)
-    found = GraphStore.find(path, parameters)
+    found = GraphStore.find(place, parameters)
     if found is not None:
         return Ingested(found, fresh=False)
-    with read_source(options, existing_parent(path)) as (graph, report):
+    scratch = place if isinstance(place, Path) else place.cache.directory
+    with read_source(options, existing_parent(scratch)) as (graph, report):
         summary = cast("dict[str, JsonValue]", report.model_dump(mode="json"))
-        store = GraphStore.create(path, graph, parameters, summary)
-    record_timings(store.path, "ingest", {"seconds": round(time.monotonic() - start, 3)})
+        store = GraphStore.create(place, graph, parameters, summary)
+    store.record_timings("ingest", {"seconds": round(time.monotonic() - start, 3)})
     return Ingested(store, fresh=True)
 
 

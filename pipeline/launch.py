@@ -16,9 +16,11 @@ from pipeline.errors import UserError
 from pipeline.evaluate import chosen_metric
 from pipeline.files import text_sha256
 from pipeline.inputs import input_digest, input_stages
+from pipeline.mirror import RUN_FILE, pull, reconcile
 from pipeline.modelling import streams
 from pipeline.progress import Bar, progress
 from pipeline.provenance import stage_seconds
+from pipeline.remote import Remote
 from pipeline.results import TrainResult, read_epochs, read_now, read_result
 from pipeline.runs import Earlier, Run, start_child
 from pipeline.serving import write_model
@@ -29,7 +31,6 @@ from pipeline.trainings import STAGE_PREFIX
 logger = logging.getLogger(__name__)
 
 TRAININGS = "trainings"
-RUN_FILE = "run.json"
 #: How often a group of workers is started again after one of them died.
 MAX_FAILURES = 3
 POLL_SECONDS = 0.3
@@ -64,6 +65,13 @@ def training_directory(config: Config, store: GraphStore) -> Path:
     return config.output.absolute() / TRAININGS / name
 
 
+def training_mirror(config: Config, name: str) -> Remote | None:
+    """Where a training is copied to, if anywhere."""
+    if config.storage.uri is None:
+        return None
+    return Remote(config.storage.uri, config.storage) / TRAININGS / name
+
+
 def train(
     config: Config,
     store: GraphStore,
@@ -83,6 +91,9 @@ def train(
     """
     directory = training_directory(config, store)
     directory.mkdir(parents=True, exist_ok=True)
+    mirror = training_mirror(config, directory.name)
+    if mirror is not None:
+        reconcile(directory, mirror)
     found = read_result(directory)
     note = directory / RUN_FILE
     noted = RunNote.model_validate_json(note.read_text()) if note.exists() else None
@@ -105,9 +116,12 @@ def train(
         note.write_text(RunNote(run_id=run.run_id, key=run.reference.key).model_dump_json())
         seconds = stage_seconds(store, input_stages(config))
         run.log(0, {f"{STAGE_PREFIX}{stage}": value for stage, value in seconds.items()})
-        job = TrainJob(config, store.path, directory, run.reference)
+        job = TrainJob(config, store.place, directory, run.reference, mirror)
+        job.publish()
         with follow(job):
             execute(job)
+        if mirror is not None:
+            pull(mirror, directory)  # rank 0 may have written on another node
         result = read_result(directory)
         if result is None:
             raise UserError(f"Expected a result in '{directory}' (got none): see the messages above")

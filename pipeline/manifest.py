@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from pipeline.errors import UserError
-from pipeline.files import CorruptFileError, file_sha256, read_sealed_json, text_sha256, write_sealed_json
+from pipeline.files import CorruptFileError, file_sha256, parse_sealed_json, text_sha256, write_sealed_json
 
 SCHEMA_VERSION = 1
 MANIFEST_NAME = "manifest.json"
@@ -123,7 +123,12 @@ def read_manifest(root: Path) -> Manifest:
     path = root / MANIFEST_NAME
     if not path.is_file():
         raise StoreError(f"Expected '{root}' to be a graph store (got no '{MANIFEST_NAME}' in it)")
-    content = read_sealed_json(path)
+    return parse_manifest(path.read_bytes(), str(root))
+
+
+def parse_manifest(text: bytes, root: str) -> Manifest:
+    """The manifest of the store at `root` from its text."""
+    content = parse_sealed_json(text, f"{root}/{MANIFEST_NAME}")
     if content.get("schema_version") != SCHEMA_VERSION:
         raise StoreError(
             f"Expected the store '{root}' to have schema version {SCHEMA_VERSION} "
@@ -134,7 +139,7 @@ def read_manifest(root: Path) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise StoreError(f"Expected '{path}' to be a manifest (got {first['msg']} at '{place}')") from error
+        raise StoreError(f"Expected '{root}' to have a manifest (got {first['msg']} at '{place}')") from error
 
 
 def verify_file(root: Path, name: str, entry: FileEntry) -> None:

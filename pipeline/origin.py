@@ -8,6 +8,8 @@ from pipeline.config import Config, TrackingConfig
 from pipeline.errors import UserError
 from pipeline.inputs import input_digest
 from pipeline.modelling import Inputs
+from pipeline.places import Place
+from pipeline.remote import Remote
 from pipeline.store import GraphStore
 
 
@@ -20,7 +22,7 @@ class Origin(BaseModel):
     inputs: Inputs
     """Sizes that shape the network."""
     dataset: str
-    store: Path
+    store: Place
     """Where the store lay."""
     digest: str
     """Digest of everything that training read of the store."""
@@ -33,11 +35,11 @@ class Origin(BaseModel):
             config=public,
             inputs=Inputs.of(store),
             dataset=store.manifest.name,
-            store=store.path,
+            store=store.place.uri if isinstance(store.place, Remote) else store.place,
             digest=input_digest(store, config),
         )
 
-    def require_sizes(self, store: GraphStore, checkpoint: Path) -> None:
+    def require_sizes(self, store: GraphStore, checkpoint: Path | Remote) -> None:
         """Refuse a store that the network does not fit.
 
         Raises:
@@ -48,11 +50,11 @@ class Origin(BaseModel):
             mine, theirs = getattr(self.inputs, name), getattr(found, name)
             if mine != theirs:
                 raise UserError(
-                    f"Expected '{store.path}' to fit '{checkpoint}', trained on {self.dataset} with "
+                    f"Expected '{store.place}' to fit '{checkpoint}', trained on {self.dataset} with "
                     f"{name}={mine} (got {name}={theirs})"
                 )
 
-    def require_store(self, store: GraphStore, checkpoint: Path, remedy: str = "") -> None:
+    def require_store(self, store: GraphStore, checkpoint: Path | Remote, remedy: str = "") -> None:
         """Refuse a store that is not the one of the training.
 
         Args:
@@ -67,7 +69,7 @@ class Origin(BaseModel):
         digest = input_digest(store, self.config)
         if digest != self.digest:
             raise UserError(
-                f"Expected '{store.path}' to hold what '{checkpoint}' was trained on, {self.dataset} with "
+                f"Expected '{store.place}' to hold what '{checkpoint}' was trained on, {self.dataset} with "
                 f"digest {self.digest[:12]} (got {store.manifest.name} with digest {digest[:12]}){remedy}"
             )
 

@@ -10,6 +10,7 @@ from pipeline.config import Config
 from pipeline.edgelists import TEXT_SUFFIXES, TextFormat
 from pipeline.ingest import DEFAULT_NODES, SourceOptions, existing_parent, is_generated, read_source
 from pipeline.manifest import MANIFEST_NAME
+from pipeline.places import Uri
 from pipeline.positions import COLUMN_LANDMARKS, DEFAULT_BUDGET_SECONDS, LANDMARKS, NANOSECONDS_PER_VISIT
 from pipeline.search import BYTES_IN_ROW, MAX_SOURCES
 from pipeline.spill import MEMORY_EDGES
@@ -96,7 +97,7 @@ def make_plan(
         memory_bytes=memory,
         disk_bytes=disk,
         seconds=sum(stage.seconds for stage in stages),
-        problems=tuple(_find_problems(memory, disk, config.data.store or config.output)),
+        problems=tuple(_find_problems(memory, disk, _local_place(config))),
     )
 
 
@@ -186,6 +187,11 @@ def _plan_segments(size: Size, config: Config) -> StagePlan:
     memory = PROCESS_BYTES + size.nodes * heads * (8 * words + 8) + 8 * size.entries
     seconds = SEGMENT_SECONDS_PER_RECORD * size.nodes * heads + disk / WRITE_BYTES_PER_SECOND
     return StagePlan("segments", memory, disk, seconds, f"{heads} heads of length {length}")
+
+
+def _local_place(config: Config) -> Path:
+    store = config.data.store
+    return config.storage.cache.expanduser() if isinstance(store, Uri) else store or config.output
 
 
 def _find_problems(memory: int, disk: int, place: Path) -> list[str]:

@@ -2,9 +2,11 @@
 
 import functools
 import os
+import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -20,10 +22,12 @@ from pipeline.errors import UserError
 from pipeline.feeds import sequence_segments
 from pipeline.inputs import part_code, part_of_nodes, read_graph, read_node_table
 from pipeline.loader import SegmentLoader
+from pipeline.mirror import open_checkpoint
 from pipeline.modelling import Network, build_model, position_source, streams
 from pipeline.origin import Origin
 from pipeline.predictions import Floats, score_parts, scratch_rows, write_parquet
 from pipeline.progress import progress
+from pipeline.remote import Remote
 from pipeline.segments import PARTS, open_segments, stage_name
 from pipeline.sources import MemorySource, Records, SegmentSource
 from pipeline.store import GraphStore
@@ -40,8 +44,8 @@ PARALLEL_SECONDS = 30.0
 class Prediction:
     """What `cocn predict` wrote."""
 
-    out: Path
-    checkpoint: Path
+    out: Path | Remote
+    checkpoint: Path | Remote
     num_nodes: int
     num_classes: int
     embedding_channels: int
@@ -70,8 +74,8 @@ class Answers:
 class Chunk:
     """Some rows of one part, for one task."""
 
-    checkpoint: Path
-    store: Path
+    checkpoint: Path | Remote
+    store: Path | Remote
     part: str
     start: int
     stop: int
@@ -79,9 +83,9 @@ class Chunk:
 
 
 def predict(
-    checkpoint: Path,
+    checkpoint: Path | Remote,
     store: GraphStore,
-    out: Path,
+    out: Path | Remote,
     *,
     embeddings: bool = False,
     other_graph: bool = False,
@@ -90,7 +94,7 @@ def predict(
     """Predict the class of every node.
 
     Args:
-        checkpoint: Directory of a checkpoint.
+        checkpoint: Directory of a checkpoint, or the place of one in an object store.
         store: The graph, with the stages that the model reads.
         out: Parquet file; it appears when it is complete.
         embeddings: Also write what the last linear map reads.
@@ -101,15 +105,17 @@ def predict(
         UserError: if the store does not fit the checkpoint.
     """
     start = time.monotonic()
-    origin = read_origin(checkpoint)
+    origin = read_origin(local_checkpoint(checkpoint))
     if other_graph:
         origin.require_sizes(store, checkpoint)
     else:
         origin.require_store(store, checkpoint, "; --other-graph predicts on it all the same")
     require_segments(origin, store)
-    out.absolute().parent.mkdir(parents=True, exist_ok=True)
     channels = open_model(checkpoint).out.in_features if embeddings else 0
-    with scratch_rows(out, store.num_nodes, origin.inputs.num_classes + channels) as rows:
+    with (
+        local_file(out) as file,
+        scratch_rows(file, store.num_nodes, origin.inputs.num_classes + channels) as rows,
+    ):
         with progress("predict", store.num_nodes, "nodes") as bar:
             for answers in answer(checkpoint, origin, store, embeddings, parallel):
                 rows[answers.node, : origin.inputs.num_classes] = answers.probabilities
@@ -117,11 +123,11 @@ def predict(
                 bar.advance(answers.node.size)
         probabilities = rows[:, : origin.inputs.num_classes]
         parts = part_of_nodes(store, origin.config.data.split)
-        write_parquet(out, store, parts, probabilities, rows[:, origin.inputs.num_classes :])
+        write_parquet(file, store, parts, probabilities, rows[:, origin.inputs.num_classes :])
         scores = dict(score_parts(probabilities, store.labels(), parts))
     seconds = time.monotonic() - start
     return Prediction(
-        out=out.absolute(),
+        out=out if isinstance(out, Remote) else out.absolute(),
         checkpoint=checkpoint,
         num_nodes=store.num_nodes,
         num_classes=origin.inputs.num_classes,
@@ -146,13 +152,13 @@ def require_segments(origin: Origin, store: GraphStore) -> None:
     wanted = (model.heads, origin.config.segments.length)
     if found != wanted:
         raise UserError(
-            f"Expected '{store.path}' to have segments of {wanted[0]} heads and length {wanted[1]} "
+            f"Expected '{store.place}' to have segments of {wanted[0]} heads and length {wanted[1]} "
             f"(got {found[0]} and {found[1]})"
         )
 
 
 def answer(
-    checkpoint: Path, origin: Origin, store: GraphStore, embeddings: bool, parallel: bool | None
+    checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool, parallel: bool | None
 ) -> Iterator[Answers]:
     """The model's answers, every node once, in any order."""
     if not streams(origin.config.model):
@@ -188,17 +194,19 @@ def run_chunks(tasks: Tasks, chunks: Iterable[Chunk], segments: Handle, limit: i
         yield tasks.get(waiting.popleft())
 
 
-def plan_chunks(checkpoint: Path, origin: Origin, store: GraphStore, embeddings: bool) -> Iterator[Chunk]:
+def plan_chunks(
+    checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool
+) -> Iterator[Chunk]:
     """Cut the rows of every part that has any."""
     parts = part_of_nodes(store, origin.config.data.split)
     for part in PARTS:
         rows = int((parts == part_code(part)).sum())
         for start in range(0, rows, CHUNK_ROWS):
             stop = min(start + CHUNK_ROWS, rows)
-            yield Chunk(checkpoint, store.path, part, start, stop, embeddings)
+            yield Chunk(checkpoint, store.place, part, start, stop, embeddings)
 
 
-def cut_segments(checkpoint: Path, origin: Origin, store: GraphStore) -> Segments | None:
+def cut_segments(checkpoint: Path | Remote, origin: Origin, store: GraphStore) -> Segments | None:
     """Segments by the positions that the model has learned; None where the store has them."""
     if position_source(origin.config.model) == "fixed":
         return None
@@ -212,7 +220,7 @@ def cut_segments(checkpoint: Path, origin: Origin, store: GraphStore) -> Segment
 def answer_chunk(chunk: Chunk, segments: Segments | None) -> Answers:
     """Run the model on the rows of a chunk, batch by batch."""
     model = cast(cocn.SegmentCoCN, open_model(chunk.checkpoint))
-    config = read_origin(chunk.checkpoint).config
+    config = read_origin(local_checkpoint(chunk.checkpoint)).config
     source = open_source(chunk, segments)
     rows = RowRange(source, chunk.start, chunk.stop)
     loader = SegmentLoader(rows, config.train.batch_size, shuffle=False, device=_device())
@@ -225,7 +233,7 @@ def answer_chunk(chunk: Chunk, segments: Segments | None) -> Answers:
     return Answers(np.concatenate(nodes), probabilities, embeddings)
 
 
-def answer_graph(checkpoint: Path, origin: Origin, store: GraphStore, embeddings: bool) -> Answers:
+def answer_graph(checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool) -> Answers:
     """Run a full-graph model once."""
     model = open_model(checkpoint)
     with torch.inference_mode():
@@ -234,8 +242,31 @@ def answer_graph(checkpoint: Path, origin: Origin, store: GraphStore, embeddings
     return Answers(np.arange(store.num_nodes), probabilities, embedded)
 
 
-def open_model(checkpoint: Path) -> Network:
+@contextmanager
+def local_file(out: Path | Remote) -> Iterator[Path]:
+    """Where to write a file that then goes to `out`."""
+    if isinstance(out, Path):
+        out.absolute().parent.mkdir(parents=True, exist_ok=True)
+        yield out
+        return
+    work = out.cache.directory / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=work) as directory:
+        yield Path(directory) / out.name
+        out.upload(Path(directory) / out.name)
+
+
+@functools.lru_cache(maxsize=4)
+def local_checkpoint(place: Path | Remote) -> Path:
+    """A checkpoint on this machine; one in an object store is fetched once a process, as its name never
+    stands for another.
+    """
+    return place if isinstance(place, Path) else open_checkpoint(place)
+
+
+def open_model(place: Path | Remote) -> Network:
     """The model of a checkpoint, ready to predict."""
+    checkpoint = local_checkpoint(place)
     return _read_model(checkpoint, (checkpoint / WEIGHTS).stat().st_mtime_ns)
 
 
@@ -250,7 +281,7 @@ def _read_model(checkpoint: Path, modified: int) -> Network:
 
 def open_source(chunk: Chunk, segments: Segments | None) -> SegmentSource:
     """Where a chunk's rows come from."""
-    store, config = GraphStore.open(chunk.store), read_origin(chunk.checkpoint).config
+    store, config = GraphStore.open(chunk.store), read_origin(local_checkpoint(chunk.checkpoint)).config
     table = read_node_table(store, config)
     if segments is None:
         return open_segments(store, config.data.split, chunk.part, table)

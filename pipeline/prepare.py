@@ -12,12 +12,12 @@ from pipeline.config import Config
 from pipeline.files import text_sha256
 from pipeline.heads import OrderParameters, write_orders
 from pipeline.ingest import SourceOptions, describe_source, ingest, options_from, short_name
-from pipeline.manifest import MANIFEST_NAME
 from pipeline.modelling import position_source, streams
 from pipeline.positions import DEFAULT_BUDGET_SECONDS, Choice, resolve_parameters, write_positions
 from pipeline.propagate import propagate_features
+from pipeline.remote import Remote, resolve
 from pipeline.segments import stage_name, write_segments
-from pipeline.store import GraphStore
+from pipeline.store import GraphStore, has_manifest
 
 STORES = "stores"
 Say = Callable[[str], None]
@@ -37,7 +37,7 @@ class StageTime:
 class Prepared:
     """What `cocn preprocess` left behind."""
 
-    store: Path
+    store: Path | Remote
     digest: str
     num_nodes: int
     num_edges: int
@@ -67,8 +67,8 @@ def prepare(
         budget_seconds: Core-seconds that exact profiles may take.
         say: Told what was decided and how long stages took.
     """
-    path = config.data.store or default_store(config.output, options)
-    ingested = ingest(options, path)
+    place = resolve(config.data.store or default_store(config.output, options), config.storage)
+    ingested = ingest(options, place)
     store = ingested.store
     times = [_time_of(store, "ingest", not ingested.fresh)]
     say(_line(times[-1]))
@@ -110,8 +110,9 @@ def open_prepared(
         say: Told what was decided and how long stages took.
     """
     data = config.data
-    if data.store is not None and (data.store / MANIFEST_NAME).exists():
-        store = GraphStore.open(data.store)
+    place = None if data.store is None else resolve(data.store, config.storage)
+    if place is not None and has_manifest(place):
+        store = GraphStore.open(place)
     else:
         store = GraphStore.open(prepare(config, options_from(data), segments=False, say=say).store)
     for name in models or (config.model.name,):
@@ -169,7 +170,7 @@ def _describe(store: GraphStore, choice: Choice, stages: tuple[StageTime, ...]) 
     coverage = store.manifest.stages["orders"].summary["coverage"]
     union = coverage["union"] if isinstance(coverage, dict) else None
     return Prepared(
-        store=store.path,
+        store=store.place,
         digest=store.digest,
         num_nodes=store.num_nodes,
         num_edges=store.manifest.num_edges,

@@ -8,7 +8,6 @@ Deviation: the paper propagates after the MLP; this order needs no graph in memo
 # mypy: allow-untyped-decorators, allow-untyped-defs
 
 import itertools
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -20,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from pipeline import cleaning
 from pipeline.arrays import CSR
 from pipeline.errors import UserError
-from pipeline.files import column_array, list_column, read_arrow
+from pipeline.files import column_array, list_column
 from pipeline.progress import progress
 from pipeline.stages import Stage
 from pipeline.store import GraphStore
@@ -75,7 +74,7 @@ def propagate_features(
         UserError: if the store has no features.
     """
     if not store.manifest.num_features:
-        raise UserError(f"Expected '{store.path}' to have node features to propagate (got none)")
+        raise UserError(f"Expected '{store.place}' to have node features to propagate (got none)")
     if parallel is None:
         parallel = store.manifest.num_edges * store.manifest.num_features >= PARALLEL_PRODUCTS
     worked = [_propagate_once(store, step, self_loops, replace, parallel) for step in range(1, steps + 1)]
@@ -92,7 +91,7 @@ def open_propagated(store: GraphStore, step: int) -> NDArray[np.float32]:
         return store.features()
     name = stage_name(step)
     if not store.has(name):
-        raise UserError(f"Expected '{store.path}' to have stage '{name}' (got none): run `cocn preprocess`")
+        raise UserError(f"Expected '{store.place}' to have stage '{name}' (got none): run `cocn preprocess`")
     return cast("NDArray[np.float32]", store.array(f"{name}/{RESULT_FILE}", COLUMN))
 
 
@@ -103,16 +102,16 @@ def _propagate_once(store: GraphStore, step: int, self_loops: bool, replace: boo
         if stage.done:
             return False
         previous = FEATURES_FILE if step == 1 else f"{stage_name(step - 1)}/{RESULT_FILE}"
-        store.table(previous)  # Verifies it; tasks map it themselves.
+        store.locate(previous)  # Verifies it here; a task maps what its own node has.
         csr = symmetric(store)
         with open_tasks(parallel) as tasks:
-            names = _write_blocks(tasks, stage, csr, store.path / previous, self_loops)
+            names = _write_blocks(tasks, stage, csr, previous, self_loops)
         _join_blocks(stage, names, store.num_nodes, store.manifest.num_features)
         stage.commit()
     return True
 
 
-def _write_blocks(tasks: Tasks, stage: Stage, csr: CSR, previous: Path, self_loops: bool) -> list[str]:
+def _write_blocks(tasks: Tasks, stage: Stage, csr: CSR, previous: str, self_loops: bool) -> list[str]:
     bounds = [*range(0, csr.num_nodes, BLOCK_ROWS), csr.num_nodes]
     blocks = list(itertools.pairwise(bounds))
     names = [f"block-{number:05d}.arrow" for number in range(len(blocks))]
@@ -134,13 +133,13 @@ def write_block(
     name: str,
     csr: CSR,
     scales: NDArray[np.float64],
-    previous: Path,
+    previous: str,
     block: tuple[int, int],
     self_loops: bool,
 ) -> None:
     """Compute and write the rows from `block[0]` to before `block[1]`."""
     start, stop = block
-    x = cast("NDArray[np.float32]", column_array(read_arrow(previous), COLUMN))
+    x = cast("NDArray[np.float32]", column_array(stage.read_input(previous), COLUMN))
     out = np.empty((stop - start, x.shape[1]), dtype=np.float32)
     _multiply(csr.indptr, csr.indices, scales, x, start, self_loops, out)
     stage.write_scratch(name, pa.table({COLUMN: list_column(out)}))

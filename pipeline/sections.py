@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pipeline.places import Place, RemotePlace
+
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
@@ -25,8 +27,9 @@ class DataConfig(Section):
     """The name of a data set, or the path of a graph to ingest."""
     data_root: Path | None = None
     """Directory with the raw files of benchmark data sets; generated graphs need none."""
-    store: Path | None = None
-    """Directory of the graph store; by default one per source and parameters under the working directory."""
+    store: Place | None = None
+    """Directory or URI (s3://, gs://) of the graph store; by default one per source and parameters under
+    `output`."""
     split: Natural = 0
     """Which of the data set's splits into training, validation and test nodes."""
     seed: Natural = 0
@@ -190,6 +193,20 @@ class TrackingConfig(Section):
     """Name of the MLflow experiment."""
 
 
+class StorageConfig(Section):
+    """Object storage, for nodes that share no disk; credentials come from the environment alone."""
+
+    uri: RemotePlace | None = None
+    """URI (s3://, gs://) that checkpoints, results and predictions are copied to and continued from; by
+    default they lie under `output` alone, which all nodes must see then."""
+    cache: Path = Path("~/.cache/cocn")
+    """Directory of each node for files of remote stores."""
+    cache_gib: Positive = 20
+    """Size that the cache keeps to, in GiB; what was not used for longest goes first."""
+    retry_seconds: NonNegative = 120
+    """How long a storage that does not answer is asked again."""
+
+
 class Config(Section):
     """Everything that decides a run."""
 
@@ -207,5 +224,7 @@ class Config(Section):
     """Workers, cores and GPUs."""
     tracking: TrackingConfig = TrackingConfig()
     """MLflow."""
+    storage: StorageConfig = StorageConfig()
+    """Object storage and its cache."""
     output: Path = Path("runs")
     """Directory that holds everything a run writes."""

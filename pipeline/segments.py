@@ -195,11 +195,11 @@ def open_segments(store: GraphStore, split: int, part: str, table: NodeTable | N
     stage = stage_name(split)
     if not store.has(stage):
         raise UserError(
-            f"Expected '{store.path}' to have segments of split {split} (got none): run `cocn preprocess`"
+            f"Expected '{store.place}' to have segments of split {split} (got none): run `cocn preprocess`"
         )
     names = [name for name in store.names(stage) if _part_of(name.removeprefix(f"{stage}/")) == part]
     if not names:
-        raise UserError(f"Expected split {split} of '{store.path}' to have '{part}' nodes (got none)")
+        raise UserError(f"Expected split {split} of '{store.place}' to have '{part}' nodes (got none)")
     summary = store.manifest.stages[stage].summary
     heads, length = cast(int, summary["heads"]), cast(int, summary["length"])
     return ShardSource(store, names, heads, length, table or NodeTable((store.features(),)))

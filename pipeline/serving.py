@@ -52,11 +52,12 @@ class Answers:
         """Probabilities of the classes of every node, [n, C]."""
         # A process that only looks a model up needs none of this.
         from pipeline.checkpoint import read_origin
+        from pipeline.places import parse_place
         from pipeline.predict import answer, require_segments
         from pipeline.store import GraphStore
 
         origin = read_origin(self._checkpoint)
-        store = GraphStore.open(Path(place) if place else origin.store)
+        store = GraphStore.open(parse_place(place) if place else origin.store)
         if self._known is not None and self._known[0] == store.digest:
             return self._known[1]
         origin.require_sizes(store, self._checkpoint)

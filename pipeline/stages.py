@@ -18,14 +18,11 @@ from pipeline.files import (
     atomic_file,
     file_sha256,
     read_arrow,
-    read_sealed_json,
     sync_directory,
     text_sha256,
     write_arrow,
-    write_sealed_json,
 )
-from pipeline.manifest import TIMINGS_NAME, FileEntry, StageEntry, StoreError
-from pipeline.memory import peak_memory
+from pipeline.manifest import FileEntry, StageEntry, StoreError
 
 if TYPE_CHECKING:
     from pipeline.store import GraphStore
@@ -79,6 +76,10 @@ class Stage:
             raise CorruptFileError(f"Expected '{self._place(name)}' to be whole (got none, or a changed one)")
         return read_arrow(self._place(name))
 
+    def read_input(self, name: str) -> pa.Table:
+        """Read a file that an earlier stage wrote, by its path in the store."""
+        return self._store.table(name)
+
     def discard(self, name: str) -> None:
         """Delete a file of the workspace, if it is there."""
         path = self._place(name)
@@ -101,19 +102,21 @@ class Stage:
         Args:
             summary: Results worth keeping in the manifest; the same for the same input.
         """
-        root = self._store.path
-        files = {}
-        for path in sorted(path for path in (self.workspace / "results").rglob("*") if _is_data(path)):
-            name = f"{self.name}/{path.relative_to(self.workspace / 'results')}"
-            files[name] = self._move(path, root / name)
         entry = self._entry.model_copy(update={"summary": dict(summary or {})})
-        self._store.manifest = self._store.manifest.with_stage(self.name, entry, files)
-        self._store.manifest.write(root)
-        record_timings(
-            root, self.name, {"seconds": round(time.monotonic() - self._start, 3), **self._measured}
-        )
+        self._store.save_manifest(self._store.manifest.with_stage(self.name, entry, self._place_results()))
+        seconds = round(time.monotonic() - self._start, 3)
+        self._store.record_timings(self.name, {"seconds": seconds, **self._measured})
         self._clear()
         self.done = True
+
+    def _place_results(self) -> dict[str, FileEntry]:
+        """Put the results where the manifest will list them."""
+        root = self.workspace / "results"
+        names = sorted(str(path.relative_to(root)) for path in root.rglob("*") if _is_data(path))
+        return {
+            f"{self.name}/{name}": self._move(root / name, self._store.path / self.name / name)
+            for name in names
+        }
 
     def _write(self, kind: str, name: str, table: pa.Table) -> None:
         path = self.workspace / kind / name
@@ -147,16 +150,6 @@ class Stage:
         shutil.rmtree(self.workspace)
         if not any(self.workspace.parent.iterdir()):
             self.workspace.parent.rmdir()
-
-
-def record_timings(root: Path, stage: str, measured: Mapping[str, JsonValue]) -> None:
-    """Keep the seconds and the peak memory of a stage beside the store's manifest."""
-    path = root / TIMINGS_NAME
-    try:
-        timings = read_sealed_json(path)
-    except (FileNotFoundError, CorruptFileError):
-        timings = {}
-    write_sealed_json(path, {**timings, stage: {"peak_memory_bytes": peak_memory(), **measured}})
 
 
 @contextmanager

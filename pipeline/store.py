@@ -3,9 +3,9 @@
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +13,16 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, JsonValue
 
 from pipeline.arrays import CSR, Floats, GraphArrays, Integers
-from pipeline.files import column_array, read_arrow, read_sealed_json, write_arrow
+from pipeline.files import (
+    CorruptFileError,
+    column_array,
+    read_arrow,
+    read_sealed_json,
+    write_arrow,
+    write_sealed_json,
+)
 from pipeline.manifest import (
+    MANIFEST_NAME,
     TIMINGS_NAME,
     FileEntry,
     Manifest,
@@ -25,7 +33,13 @@ from pipeline.manifest import (
     read_manifest,
     verify_file,
 )
+from pipeline.memory import peak_memory
+from pipeline.places import Uri
+from pipeline.remote import Remote, resolve
 from pipeline.stages import Stage, lock_directory
+
+if TYPE_CHECKING:
+    from pipeline.remote_store import RemoteStore
 
 __all__ = ["CSR", "GraphArrays", "GraphStore", "Manifest", "Stage", "StoreError", "read_arrow", "write_arrow"]
 
@@ -33,72 +47,86 @@ INGEST = "ingest"
 
 
 class GraphStore:
-    """A store opened for reading; each file is verified before its first use in a process."""
+    """A store opened for reading; each file is verified before its first use in a process.
+
+    Attributes:
+        path: Its directory on this machine; for a store in an object store, one for scratch files.
+        place: What other processes open it by.
+        manifest: What it holds.
+    """
+
+    place: Path | Remote
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path = path
+        self.place = path
         self.manifest = manifest
 
-    @classmethod
-    def open(cls, path: Path) -> "GraphStore":
-        """Open the store at `path`.
+    @staticmethod
+    def open(place: Path | Uri | Remote) -> "GraphStore":
+        """Open a store.
 
         Raises:
             StoreError: If there is none, or it has another schema version.
             CorruptFileError: If the manifest was changed.
         """
-        root = Path(path).absolute()
-        return cls(root, read_manifest(root))
+        where = resolve(place)
+        if isinstance(where, Remote):
+            return _remote_store().load(where)
+        root = where.absolute()
+        return GraphStore(root, read_manifest(root))
 
-    @classmethod
-    def find(cls, path: Path, parameters: BaseModel) -> "GraphStore | None":
-        """The store at `path` if it was ingested with `parameters`; None if nothing is there yet.
+    @staticmethod
+    def find(place: Path | Uri | Remote, parameters: BaseModel) -> "GraphStore | None":
+        """The store at `place` if it was ingested with `parameters`; None if nothing is there yet.
 
         Raises:
             StoreError: If something else is there.
         """
-        root = Path(path).absolute()
-        if not root.exists() or (root.is_dir() and not any(root.iterdir())):
+        where = resolve(place)
+        if not (has_manifest(where) if isinstance(where, Remote) else _is_taken(where)):
             return None
-        store = cls.open(root)
+        store = GraphStore.open(where)
         old, new = store.manifest.stages[INGEST].parameters, parameters.model_dump(mode="json")
         if old != new:
             raise StoreError(
-                f"Expected '{root}' to hold the graph asked for "
+                f"Expected '{store.place}' to hold the graph asked for "
                 f"(got another: {describe_difference(old, new)}): choose another store or delete this one"
             )
         return store
 
-    @classmethod
+    @staticmethod
     def create(
-        cls,
-        path: Path,
+        place: Path | Uri | Remote,
         graph: GraphArrays,
         parameters: BaseModel,
         summary: Mapping[str, JsonValue] | None = None,
     ) -> "GraphStore":
-        """Write `graph` as a new store; it appears at `path` only when it is complete.
+        """Write `graph` as a new store; it appears at `place` only when it is complete.
 
         Args:
-            path: Directory of the store. A store with the same parameters there is returned as it is.
+            place: Directory or URI of the store. A store with the same parameters there is returned as it is.
             graph: The cleaned graph.
             parameters: What decided its content: source, seeds, digests of the source's files.
             summary: The report of the cleaning.
 
         Raises:
-            StoreError: If a store with other parameters, or anything else, is at `path`.
+            StoreError: If a store with other parameters, or anything else, is at `place`.
         """
-        found = cls.find(path, parameters)
+        where = resolve(place)
+        found = GraphStore.find(where, parameters)
         if found is not None:
             return found
-        root = Path(path).absolute()
+        entry = StageEntry(parameters=parameters.model_dump(mode="json"), summary=dict(summary or {}))
+        if isinstance(where, Remote):
+            return _remote_store().write(where, graph, entry)
+        root = where.absolute()
         with new_directory(root) as building:
             tables = graph.tables()
             files = {name: write_entry(building, INGEST, name, table) for name, table in tables.items()}
-            entry = StageEntry(parameters=parameters.model_dump(mode="json"), summary=dict(summary or {}))
             manifest = describe_graph(graph).with_stage(INGEST, entry, files)
             manifest.write(building)
-        return cls.open(root)
+        return GraphStore.open(root)
 
     @property
     def digest(self) -> str:
@@ -131,11 +159,12 @@ class GraphStore:
             StoreError: If the manifest does not list it.
             CorruptFileError: If its bytes are not the recorded ones.
         """
-        entry = self.manifest.files.get(name)
-        if entry is None:
-            raise StoreError(f"Expected the store '{self.path}' to list '{name}' (got no such file)")
-        verify_file(self.path, name, entry)
-        return read_arrow(self.path / name)
+        return read_arrow(self.locate(name))
+
+    def locate(self, name: str) -> Path:
+        """A verified file on this machine by its path in the store."""
+        verify_file(self.path, name, self._entry(name))
+        return self.path / name
 
     def array(self, name: str, column: str) -> NDArray[np.generic]:
         """A column of a table as a read-only array, without copying."""
@@ -143,8 +172,8 @@ class GraphStore:
 
     def verify(self) -> None:
         """Compare every file with the manifest, and the timings with their own digest."""
-        for name, entry in self.manifest.files.items():
-            verify_file(self.path, name, entry)
+        for name in self.manifest.files:
+            self.locate(name)
         self.timings()
 
     def csr(self) -> CSR:
@@ -169,7 +198,7 @@ class GraphStore:
         """Part of every node: 0 train, 1 validation, 2 test, −1 none."""
         if not 0 <= index < self.num_splits:
             raise StoreError(
-                f"Expected 'split' to be below {self.num_splits}, the number of splits in '{self.path}' "
+                f"Expected 'split' to be below {self.num_splits}, the number of splits in '{self.place}' "
                 f"(got {index})"
             )
         return cast("NDArray[np.int8]", self.array("nodes/splits.arrow", f"split_{index}"))
@@ -201,6 +230,14 @@ class GraphStore:
         path = self.path / TIMINGS_NAME
         return read_sealed_json(path) if path.exists() else {}
 
+    def record_timings(self, stage: str, measured: Mapping[str, JsonValue]) -> None:
+        """Keep the seconds and the peak memory of a stage beside the manifest."""
+        try:
+            before = self.timings()
+        except CorruptFileError:
+            before = {}
+        self._write_timings({**before, stage: {"peak_memory_bytes": peak_memory(), **measured}})
+
     @contextmanager
     def begin(
         self,
@@ -225,16 +262,21 @@ class GraphStore:
             StoreError: If it finished with other parameters, a required stage is missing, or another
                 process is writing to the store.
         """
-        with lock_directory(self.path):
-            self.manifest = read_manifest(self.path)
+        with self._lock():
+            self.manifest = self._reread()
             upstream = {name: self._required_digest(stage, name) for name in (INGEST, *requires)}
             entry = StageEntry(parameters=parameters.model_dump(mode="json"), requires=upstream)
             done = self._is_done(stage, entry, replace)
-            yield Stage(self, stage, entry, done)
+            yield self._stage_type()(self, stage, entry, done)
+
+    def save_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest."""
+        manifest.write(self.path)
+        self.manifest = manifest
 
     def _required_digest(self, stage: str, required: str) -> str:
         if required not in self.manifest.stages:
-            raise StoreError(f"Expected stage '{required}' before '{stage}' in '{self.path}' (got none)")
+            raise StoreError(f"Expected stage '{required}' before '{stage}' in '{self.place}' (got none)")
         return self.manifest.stage_digest(required)
 
     def _is_done(self, stage: str, entry: StageEntry, replace: bool) -> bool:
@@ -248,7 +290,7 @@ class GraphStore:
                 {**old.parameters, **old.requires}, {**entry.parameters, **entry.requires}
             )
             raise StoreError(
-                f"Expected stage '{stage}' of '{self.path}' to have the parameters asked for "
+                f"Expected stage '{stage}' of '{self.place}' to have the parameters asked for "
                 f"(got others: {difference}): choose another store, or replace the stage"
             )
         self._remove([stage, *self.manifest.dependents(stage)])
@@ -257,17 +299,54 @@ class GraphStore:
     def _remove(self, stages: list[str]) -> None:
         # First unlisted, then deleted: a kill in between leaves files that nobody reads.
         names = [name for stage in stages for name in self.names(stage)]
-        self.manifest = self.manifest.without_stages(stages)
-        self.manifest.write(self.path)
+        self.save_manifest(self.manifest.without_stages(stages))
         for name in names:
-            (self.path / name).unlink(missing_ok=True)
+            self._delete(name)
+
+    def _entry(self, name: str) -> FileEntry:
+        entry = self.manifest.files.get(name)
+        if entry is None:
+            raise StoreError(f"Expected the store '{self.place}' to list '{name}' (got no such file)")
+        return entry
+
+    def _lock(self) -> AbstractContextManager[None]:
+        return lock_directory(self.path)
+
+    def _reread(self) -> Manifest:
+        return read_manifest(self.path)
+
+    def _stage_type(self) -> type[Stage]:
+        return Stage
+
+    def _delete(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+    def _write_timings(self, timings: Mapping[str, object]) -> None:
+        write_sealed_json(self.path / TIMINGS_NAME, timings)
 
     def _stage(self, stage: str) -> StageEntry:
         if stage not in self.manifest.stages:
             raise StoreError(
-                f"Expected the store '{self.path}' to have stage '{stage}' (got none): run `cocn preprocess`"
+                f"Expected the store '{self.place}' to have stage '{stage}' (got none): run `cocn preprocess`"
             )
         return self.manifest.stages[stage]
+
+
+def has_manifest(place: Path | Remote) -> bool:
+    """Whether there is a store."""
+    if isinstance(place, Remote):
+        return (place / MANIFEST_NAME).size() is not None
+    return (place / MANIFEST_NAME).exists()
+
+
+def _is_taken(path: Path) -> bool:
+    return path.exists() and not (path.is_dir() and not any(path.iterdir()))
+
+
+def _remote_store() -> "type[RemoteStore]":
+    from pipeline.remote_store import RemoteStore
+
+    return RemoteStore
 
 
 def describe_graph(graph: GraphArrays) -> Manifest:

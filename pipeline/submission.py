@@ -16,19 +16,24 @@ from pipeline.clusters import PROBE_PREFIX, Cluster
 from pipeline.config import Config, ConfigError, read_yaml
 from pipeline.errors import UserError
 from pipeline.passwords import without_password
+from pipeline.places import Uri
 from pipeline.provenance import source_revision, user_name
 from pipeline.runs import config_digest
 
 StageName = Literal["preprocess", "train", "predict", "compare", "survey"]
 
 PACKAGES = ("cocn", "pipeline", "jobs")
-CLUSTER_KEYS = ("resources.", "tracking.", "output", "data.store", "data.data_root")
+CLUSTER_KEYS = ("resources.", "tracking.", "storage.", "output", "data.store", "data.data_root")
 CONFIG_VARIABLE = "COCN_CONFIG"
 # Stopping a job is Ctrl-C, with time to close runs; Ray's default is a signal that it handles itself.
 STOP_POLITELY = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "30"}
 JUNK = shutil.ignore_patterns("__pycache__", "*.pyc", "*.nbi", "*.nbc", ".*", "*.tmp")
 # Looks for a path where the job will look, without sending any code of ours.
 PROBE = "import os, sys; sys.exit(0 if os.path.exists(sys.argv[1]) else 3)"
+PROBE_URI = (
+    "import sys, pyarrow.fs as fs; files, path = fs.FileSystem.from_uri(sys.argv[1]); "
+    "sys.exit(0 if files.get_file_info(path).is_file else 3)"
+)
 PROBE_ABSENT = 3
 PROBE_TIMEOUT_SECONDS = 60.0
 
@@ -111,7 +116,7 @@ def check_portable(config: Config) -> None:
         "data.data_root": config.data.data_root,
     }
     for key, path in paths.items():
-        if path is not None and not path.is_absolute():
+        if isinstance(path, Path) and not path.is_absolute():
             raise UserError(
                 f"Expected '{key}' to be an absolute path that every node of the cluster sees (got '{path}')"
             )
@@ -139,10 +144,10 @@ def check_inputs(stage: StageName, config: Config, cluster: Cluster) -> None:
                 raise UserError(f"Expected '{key}' to exist on the cluster (got nothing at '{path}')")
 
 
-def exists(cluster: Cluster, path: Path) -> bool:
-    """Whether a path exists on the cluster."""
+def exists(cluster: Cluster, path: Path | Uri) -> bool:
+    """Whether a path, or an object of a storage, exists on the cluster."""
     name = cluster.submit(
-        entrypoint=shlex.join(["python", "-c", PROBE, str(path)]),
+        entrypoint=shlex.join(["python", "-c", PROBE if isinstance(path, Path) else PROBE_URI, str(path)]),
         submission_id=f"{PROBE_PREFIX}{uuid.uuid4().hex[:12]}",
         metadata={"cocn.stage": "probe"},
     )

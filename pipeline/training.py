@@ -28,9 +28,11 @@ from pipeline.config import Config, TrainConfig
 from pipeline.errors import UserError
 from pipeline.evaluate import Evaluation, chosen_metric, evaluate
 from pipeline.feeds import Feed, Share, open_feed
+from pipeline.mirror import pull, push
 from pipeline.modelling import Network, build_model, streams
 from pipeline.origin import Origin
 from pipeline.parallel import distribute
+from pipeline.remote import Remote
 from pipeline.results import (
     EpochRecord,
     Now,
@@ -60,12 +62,19 @@ class TrainJob:
         store: the graph store.
         directory: where checkpoints, epochs and the result go; the same job continues there.
         tracking: the MLflow run that rank 0 logs to.
+        mirror: where the directory is copied to, and what it begins with on every node.
     """
 
     config: Config
-    store: Path
+    store: Path | Remote
     directory: Path
     tracking: RunReference | None = None
+    mirror: Remote | None = None
+
+    def publish(self) -> None:
+        """Copy what the directory holds to its mirror."""
+        if self.mirror is not None:
+            push(self.directory, self.mirror)
 
 
 def train_worker(
@@ -83,6 +92,8 @@ def train_worker(
 def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device) -> None:
     """The loop."""
     settings = job.config.train
+    if job.mirror is not None:
+        pull(job.mirror, job.directory)
     store = GraphStore.open(job.store)
     origin = Origin.of(job.config, store)
     torch.manual_seed(settings.seed)
@@ -346,6 +357,7 @@ class Log:
         state = state.model_copy(update={"seconds": self.seconds()})
         weights = model.state_dict()
         save_checkpoint(self._job.directory, "last", state, weights, optimiser, sequencer, self._origin)
+        self._job.publish()
         self._saved = time.monotonic()
 
     def close(self) -> None:
@@ -392,4 +404,5 @@ def finish(
         )
         log.metrics(state.epoch, result.metrics())
         write_result(job.directory, result)
+        job.publish()
     log.close()

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.storage import ENVIRONMENT, Storage, serve_storage
+
 Edges = NDArray[np.int64]
 
 
@@ -27,6 +29,21 @@ def tracking_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tracking") / "mlflow.db"
     assert TrackingStore(f"sqlite:///{path}").client.get_experiment_by_name("none") is None
     return path
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[Storage]:
+    """An S3 endpoint on loopback, started once."""
+    with serve_storage() as storage:
+        yield storage
+
+
+@pytest.fixture
+def storage(endpoint: Storage, monkeypatch: pytest.MonkeyPatch) -> Storage:
+    """The endpoint, with its credentials in the environment."""
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    return endpoint
 
 
 def both_directions(pairs: list[tuple[int, int]]) -> Edges:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from pipeline.cleaning import CleaningReport
     from pipeline.manifest import Manifest
+    from pipeline.remote import Remote
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class PaperInfo:
 class StoreInfo:
     """What a store holds; every file was compared with the manifest."""
 
-    store: Path
+    store: "Path | Remote"
     digest: str
     manifest: "Manifest"
     timings: dict[str, object]
@@ -148,13 +149,14 @@ def info(
     from pipeline.config import load_config
     from pipeline.ingest import read_source
     from pipeline.manifest import MANIFEST_NAME
+    from pipeline.places import Uri, parse_place
     from pipeline.store import GraphStore
 
-    path = Path(source)
-    if path.is_dir() or path.name == MANIFEST_NAME:
-        store = GraphStore.open(path if path.is_dir() else path.parent)
+    path = parse_place(source)
+    if isinstance(path, Uri) or path.is_dir() or path.name == MANIFEST_NAME:
+        store = GraphStore.open(path.parent if path.name == MANIFEST_NAME else path)
         store.verify()
-        content = StoreInfo(store.path, store.digest, store.manifest, store.timings())
+        content = StoreInfo(store.place, store.digest, store.manifest, store.timings())
         emit(content, as_json, None if as_json else _store_view(content))
         return
     options = resolve_options(

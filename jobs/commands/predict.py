@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jobs.commands.source import place_of
 from jobs.output import emit
 
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ def register(app: typer.Typer) -> None:
 
 
 def predict(
-    out: Annotated[Path, typer.Option(help="Parquet file to write.")] = Path("predictions.parquet"),
+    out: Annotated[
+        str, typer.Option(help="Parquet file to write: a path, or a URI (s3://, gs://).")
+    ] = "predictions.parquet",
     run: Annotated[str | None, typer.Option(help="MLflow run of a training; its best checkpoint.")] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Directory of a checkpoint, or of a training for its best one.")
+        str | None, typer.Option(help="Place of a checkpoint, or of a training for its best one.")
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="Store to predict on; by default the training's.")
-    ] = None,
+    store: Annotated[str | None, typer.Option(help="Store to predict on; by default the training's.")] = None,
     embeddings: Annotated[bool, typer.Option("--embeddings", help="Also write embeddings.")] = False,
     other_graph: Annotated[
         bool, typer.Option("--other-graph", help="Take a graph that the model was not trained on.")
@@ -38,9 +39,11 @@ def predict(
 
     Example: [bold]cocn predict --run 0a1b2c… --store stores/genius --out predictions.parquet[/bold]
     """
-    from pipeline.checkpoint import find_checkpoint, read_origin
+    from pipeline.checkpoint import read_origin
     from pipeline.errors import UserError
+    from pipeline.mirror import open_checkpoint
     from pipeline.predict import predict as run_prediction
+    from pipeline.remote import resolve
     from pipeline.store import GraphStore
     from pipeline.tracking import existing_store
     from pipeline.trained import checkpoint_of_run
@@ -52,9 +55,10 @@ def predict(
     if run is not None:
         found = checkpoint_of_run(existing_store(tracking_uri, output), run, output)
     else:
-        found = find_checkpoint(checkpoint or Path())
-    opened = GraphStore.open(store or read_origin(found).store)
-    done = run_prediction(found, opened, out, embeddings=embeddings, other_graph=other_graph)
+        found = open_checkpoint(place_of("--checkpoint", checkpoint or ""))
+    opened = GraphStore.open(place_of("--store", store) if store else read_origin(found).store)
+    target = resolve(place_of("--out", out))
+    done = run_prediction(found, opened, target, embeddings=embeddings, other_graph=other_graph)
     emit(done, as_json, _table(done))
 
 

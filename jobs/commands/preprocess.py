@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pipeline.prepare import Prepared
+    from pipeline.remote import Remote
 
 
 def register(app: typer.Typer) -> None:
@@ -39,7 +40,7 @@ def register(app: typer.Typer) -> None:
 def preprocess(
     source: Annotated[str | None, typer.Argument(help="Data set by name, or the path of a graph.")] = None,
     config: ConfigFile = None,
-    store: Annotated[Path | None, typer.Option(help="Directory of the store.")] = None,
+    store: Annotated[str | None, typer.Option(help="Directory or URI (s3://, gs://) of the store.")] = None,
     data_root: DataRoot = None,
     side: Side = None,
     nodes: Nodes = None,
@@ -127,7 +128,7 @@ def preprocess(
     emit(result, as_json, None if as_json else _view(result))
 
 
-def _plot(store: Path, directory: Path, split: int) -> None:
+def _plot(store: "Path | Remote", directory: Path, split: int) -> None:
     from pipeline.plots import write_plots
     from pipeline.store import GraphStore
 

@@ -8,6 +8,7 @@ import typer
 if TYPE_CHECKING:
     from pipeline.config import Config
     from pipeline.ingest import SourceOptions
+    from pipeline.places import Uri
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file; flags override it.")]
 DataRoot = Annotated[
@@ -30,6 +31,19 @@ Assignments = Annotated[
     list[str] | None, typer.Option("--set", help="Any key of the configuration: KEY=VALUE; repeatable.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON.")]
+
+
+def place_of(flag: str, text: str) -> "Path | Uri":
+    """The path or URI that a flag names."""
+    from pipeline.errors import UserError
+    from pipeline.passwords import hide_passwords
+    from pipeline.places import parse_place
+
+    try:
+        return parse_place(text)
+    except ValueError as error:
+        reason = str(error).removeprefix("Input should be ")
+        raise UserError(f"Expected '{flag}' to be {reason} (got '{hide_passwords(text)}')") from error
 
 
 def resolve_options(config: "Config", source: str | None, **flags: object) -> "SourceOptions":

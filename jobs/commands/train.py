@@ -29,7 +29,9 @@ def train(
     config: Annotated[Path | None, typer.Option(help="YAML file; flags override it.")] = None,
     source: Annotated[str | None, typer.Option("--data", help="Data set by name, or a path.")] = None,
     data_root: DataRoot = None,
-    store: Annotated[Path | None, typer.Option(help="Store to train on, from cocn preprocess.")] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Store to train on, from cocn preprocess: a directory or a URI.")
+    ] = None,
     preset: Annotated[
         bool, typer.Option("--preset", help="The paper's settings for the data set; file and flags override.")
     ] = False,
