@@ -151,6 +151,8 @@ class TrainConfig(Section):
     """Learning rate of AdamW at its peak."""
     schedule: Literal["constant", "cosine"] = "constant"
     """How the learning rate goes from its peak: stays, or falls to zero along a cosine."""
+    warmup_steps: Natural = 0
+    """Optimiser steps over which the learning rate rises to its peak."""
     weight_decay: NonNegative = 1e-5
     """Weight decay of AdamW."""
     class_weights: bool = False

@@ -200,9 +200,12 @@ def balance_classes(store: GraphStore, config: Config, device: torch.device) -> 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, config: Config, step: int, total_steps: int) -> None:
     """The rate of a step, a function of its number alone."""
-    rate = config.train.learning_rate
-    if config.train.schedule == "cosine":
+    settings = config.train
+    rate = settings.learning_rate
+    if settings.schedule == "cosine":
         rate *= 0.5 * (1 + math.cos(math.pi * step / max(total_steps, 1)))
+    if step < settings.warmup_steps:
+        rate *= (step + 1) / (settings.warmup_steps + 1)
     for group in optimiser.param_groups:
         group["lr"] = rate
 

@@ -1,7 +1,6 @@
 """`cocn bench expanded`: a training step of Expanded CoCN against the dense equations, and how it grows."""
 
 import math
-import resource
 import statistics
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from torch import Tensor
 
 import cocn
 from cocn import GraphBatch, reference
+from pipeline.memory import peak_memory
 from pipeline.progress import progress
 
 FEATURES = 16
@@ -160,9 +160,9 @@ def measure_memory(kind: str, nodes: int, edges: int, seed: int) -> float:
 def added_memory(kind: str, nodes: int, edges: int, seed: int) -> int:
     """Run one step here and return the growth of this process's peak, in bytes."""
     model, graph = make_case(nodes, edges, seed)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_memory()
     time_step(model, graph, forward_fast if kind == "fast" else reference.forward)
-    return max((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024, 1)
+    return max(peak_memory() - before, 1)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The loop: resumed equals undisturbed, ranks agree, every model learns, bad numbers stop it."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from pipeline.results import TrainResult, read_epochs, read_result
 from pipeline.server import free_port
 from pipeline.store import GraphStore
 from pipeline.synthetic import minesweeper
-from pipeline.training import TrainJob, balance_classes, step_seed, train_worker
+from pipeline.training import TrainJob, balance_classes, set_learning_rate, step_seed, train_worker
 from tests.pipeline.conftest import SIDE, Parameters, prepare_tiny, tiny_config
 
 
@@ -267,6 +268,25 @@ def test_other_errors_are_not_about_memory(
     monkeypatch.setattr(pipeline.training, "set_learning_rate", fail)
     with pytest.raises(RuntimeError, match="something else"):
         run(tiny_config(tmp_path), tiny_store, "failed")
+
+
+def test_learning_rate_rises_and_falls_as_a_function_of_the_step(tmp_path: Path) -> None:
+    optimiser = torch.optim.AdamW([torch.zeros(1, requires_grad=True)])
+
+    def rates(**settings: object) -> list[float]:
+        config = tiny_config(tmp_path, train__learning_rate=0.1, **settings)
+        found = []
+        for step in range(10):
+            set_learning_rate(optimiser, config, step, 10)
+            found.append(optimiser.param_groups[0]["lr"])
+        return found
+
+    assert rates() == [0.1] * 10
+    assert rates(train__warmup_steps=3) == pytest.approx([0.025, 0.05, 0.075, *[0.1] * 7])
+    cosine = [0.05 * (1 + math.cos(math.pi * step / 10)) for step in range(10)]
+    assert rates(train__schedule="cosine") == pytest.approx(cosine)
+    both = rates(train__schedule="cosine", train__warmup_steps=1)
+    assert both == pytest.approx([0.05, *cosine[1:]])
 
 
 def test_the_best_epoch_is_the_one_that_is_scored(tiny_store: GraphStore, tmp_path: Path) -> None:
