@@ -27,7 +27,14 @@ def train_configured(config: "Config") -> "BaseModel":
     store = open_prepared(config, say=say)
     with start_parent("train", config) as parent:
         announce(parent)
-        return train(vary(config, config.model.name, config.data.split, config.train.seed), store, parent)
+        varied = vary(
+            config,
+            config.model.name,
+            config.data.split,
+            config.train.seed,
+            collection=store.is_collection,
+        )
+        return train(varied, store, parent)
 
 
 if __name__ == "__main__":

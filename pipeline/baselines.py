@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cocn import GraphBatch
+from pipeline.arrays import Task
 from pipeline.errors import UserError
 from pipeline.sections import ModelConfig
 
@@ -16,41 +17,54 @@ BASELINES = ("mlp", "gcn", "gat", "sage", "sgc", "linkx")
 
 
 class Baseline(nn.Module):
-    """A network of PyG that answers for every node of a graph.
+    """A network of PyG that answers for every node of a graph, or for every graph of a batch.
 
     Args:
         settings: name and sizes.
         num_nodes: nodes of the graph, which LINKX has a parameter row for each of.
         in_channels: features of a node; 0 for graphs without any.
-        out_channels: classes.
+        out_channels: classes; for links twice the size of an embedding.
+        task: what the output is about; graphs are read off the mean or the sum of their nodes.
 
     Shapes:
-        - **input:** a :class:`cocn.GraphBatch` of T nodes
-        - **output:** [T, out], in the order of the input
+        - **input:** a :class:`cocn.GraphBatch` of T nodes and B graphs
+        - **output:** [T, out], in the order of the input, or [B, out] for graphs
     """
 
     positions = None
 
-    def __init__(self, settings: ModelConfig, num_nodes: int, in_channels: int, out_channels: int) -> None:
+    def __init__(
+        self,
+        settings: ModelConfig,
+        num_nodes: int,
+        in_channels: int,
+        out_channels: int,
+        task: Task = "node",
+    ) -> None:
         super().__init__()
+        self.pooling = settings.pooling if task == "graph" else None
         self.reads_edges = settings.name != "mlp"
         self.body = build_body(settings, num_nodes, max(in_channels, 1))
         self.dropout = nn.Dropout(settings.dropout)
         self.out = nn.Linear(settings.hidden_channels, out_channels)
 
     def forward(self, graph: GraphBatch) -> Tensor:
-        """Logits of every node."""
+        """Logits of every node or graph."""
         logits: Tensor = self.out(self.dropout(self.embed(graph)))
         return logits
 
     def embed(self, graph: GraphBatch) -> Tensor:
-        """Representation before the last linear map, [T, C]."""
+        """Representation before the last linear map, [T, C] or [B, C]."""
         x = graph.x
         if x is None:
             x = self.out.weight.new_ones(graph.arrangement.numel(), 1)
         hidden: Tensor = self.body(x, edge_index(graph)) if self.reads_edges else self.body(x)
+        hidden = torch.relu(hidden)
+        if self.pooling is not None:
+            sums = graph.pad(hidden).sum(1)
+            return sums if self.pooling == "sum" else sums / graph.lengths[:, None].to(sums.dtype)
         places = torch.arange(graph.arrangement.numel(), device=hidden.device)
-        return torch.relu(hidden)[torch.empty_like(places).scatter_(0, graph.arrangement, places)]
+        return hidden[torch.empty_like(places).scatter_(0, graph.arrangement, places)]
 
 
 def build_body(settings: ModelConfig, num_nodes: int, in_channels: int) -> nn.Module:

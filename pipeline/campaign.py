@@ -59,7 +59,11 @@ def run_campaign(
     own = settings or {}
     with start_parent("train", config) as parent:
         results = [
-            train(vary(own.get(model, config), model, split, seed), store, parent)
+            train(
+                vary(own.get(model, config), model, split, seed, collection=store.is_collection),
+                store,
+                parent,
+            )
             for model in models
             for split in splits
             for seed in seeds
@@ -80,9 +84,13 @@ def check_models(models: Sequence[str]) -> None:
             raise UserError(f"Expected a model among {', '.join(MODELS)} (got '{name}'{hint})")
 
 
-def vary(config: Config, model: str, split: int, seed: int) -> Config:
-    """The configuration of one training; a baseline has no heads to share out and gets one worker."""
-    workers = config.resources.workers if model in FAMILY else 1
+def vary(config: Config, model: str, split: int, seed: int, *, collection: bool = False) -> Config:
+    """The configuration of one training.
+
+    A baseline has no heads to share out and gets one worker on a single graph; the graphs of a collection are
+    shared out whatever the model.
+    """
+    workers = config.resources.workers if model in FAMILY or collection else 1
     return config.model_copy(
         update={
             "model": config.model.model_copy(update={"name": model}),

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.arrays import Task
 from pipeline.errors import UserError
 from pipeline.layouts import read_npz
 from pipeline.raw import RawGraph, make_raw
@@ -55,6 +56,11 @@ class Published:
     classes: int
     splits: int
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    graphs: int = 1
+    """Graphs of a collection; its nodes and edges are counted over all of them."""
+    task: Task = "node"
+    degree_features: bool = False
+    """Whether the set has no features, and those counted are one-hot degrees made here."""
 
 
 def _heterophilous(title: str, nodes: int, edges: int, features: int, classes: int) -> Published:
@@ -89,6 +95,14 @@ def _plain(
     name: str, folder: str, loader: str, title: str, raw: str, counts: tuple[int, int, int, int], splits: int
 ) -> Published:
     return Published(name, folder, loader, raw, *counts, splits, {"name": title})
+
+
+def _tu(title: str, graphs: int, nodes: int, edges: int, features: int, classes: int) -> Published:
+    """A set of Morris et al. (2020); features are one-hot node labels, of social networks degrees."""
+    social = title in ("IMDB-BINARY", "IMDB-MULTI", "COLLAB")
+    raw, arguments = f"{title}/raw/{title}_A.txt", {"name": title}
+    counts = (nodes, edges, features, classes, 10)
+    return Published(title.lower(), "tu", "TUDataset", raw, *counts, arguments, graphs, "graph", social)
 
 
 PUBLISHED = (
@@ -196,6 +210,27 @@ PUBLISHED = (
         0,
     ),
     _plain("genius", "linkx", "LINKXDataset", "genius", "genius/raw/data.mat", (421_961, 922_868, 12, 2), 0),
+    _tu("MUTAG", 188, 3371, 3721, 7, 2),
+    _tu("PROTEINS", 1113, 43_471, 81_044, 3, 2),
+    _tu("NCI1", 4110, 122_747, 132_753, 37, 2),
+    _tu("ENZYMES", 600, 19_580, 37_282, 3, 6),
+    _tu("IMDB-BINARY", 1000, 19_773, 96_531, 65, 2),
+    _tu("IMDB-MULTI", 1500, 19_502, 98_903, 59, 3),
+    _tu("COLLAB", 5000, 372_474, 12_286_079, 367, 3),
+    Published(
+        "pcqm-contact",
+        "lrgb",
+        "LRGBDataset",
+        "pcqm-contact/raw/train.pt",
+        15_955_687,
+        16_170_822,
+        9,
+        0,
+        1,
+        {"name": "PCQM-Contact"},
+        529_434,
+        "link",
+    ),
     Published("wordnet30", "large", None, "wordnet30.npz", 117_659, 183_789, 256, 45, 5),
 )
 BY_NAME = {entry.name: entry for entry in PUBLISHED}
@@ -254,12 +289,21 @@ def mirrored(directory: Path) -> Iterator[Path]:
 
 
 def _load(entry: Published, directory: Path, root: Path | None) -> Any:
+    return load_dataset(entry, directory, root)[0]
+
+
+def load_dataset(entry: Published, directory: Path, root: Path | None, **arguments: Any) -> Any:
+    """PyG's data set of an entry.
+
+    Raises:
+        UserError: If its files are not there and cannot be had.
+    """
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         from torch_geometric import datasets
 
         try:
-            return getattr(datasets, entry.loader or "")(str(directory), **entry.arguments)[0]
+            return getattr(datasets, entry.loader or "")(str(directory), **entry.arguments, **arguments)
         except (OSError, RuntimeError, ValueError, EOFError) as error:
             raise UserError(_absent(entry, root, f"loading it failed with {type(error).__name__}")) from error
 

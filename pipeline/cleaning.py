@@ -9,7 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.arrays import CSR, GraphArrays, Ids
+from pipeline.arrays import CSR, CollectionArrays, GraphArrays, Ids
 
 PART_NAMES = ("train", "val", "test")
 
@@ -51,6 +51,8 @@ class CleaningReport(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     num_nodes: int
+    num_graphs: int = 1
+    """Graphs of a collection; classes and splits are theirs then."""
     num_features: int
     edges: EdgeReport
     degrees: DegreeReport
@@ -138,12 +140,13 @@ def component_labels(csr: CSR) -> tuple[int, NDArray[np.int32]]:
     return int(number[-1]) + 1 if len(number) else 0, number[parents]
 
 
-def describe(graph: GraphArrays, edges: EdgeReport) -> CleaningReport:
-    """The report of a cleaned graph."""
+def describe(graph: GraphArrays | CollectionArrays, edges: EdgeReport) -> CleaningReport:
+    """The report of a cleaned graph, or of a collection of them."""
     components, component = component_labels(graph.csr)
     labelled = graph.labels[graph.labels >= 0]
     return CleaningReport(
         num_nodes=graph.csr.num_nodes,
+        num_graphs=graph.num_graphs,
         num_features=graph.features.shape[1],
         edges=edges,
         degrees=describe_degrees(graph.csr),
@@ -152,7 +155,7 @@ def describe(graph: GraphArrays, edges: EdgeReport) -> CleaningReport:
         class_sizes=np.bincount(labelled, minlength=graph.num_classes).tolist(),
         unlabelled=int((graph.labels < 0).sum()),
         split_sizes=[count_parts(row) for row in graph.splits],
-        homophily=homophily(graph.csr, graph.labels),
+        homophily=homophily(graph.csr, graph.labels) if graph.task == "node" else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Metrics over all nodes of a part, whatever the number of ranks and the size of batches."""
+"""Metrics over all rows of a part, whatever the number of ranks and the size of batches."""
 
 import math
 from collections.abc import Sequence
@@ -12,27 +12,86 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-MetricName = Literal["accuracy", "roc_auc", "macro_f1", "average_precision"]
+from pipeline.arrays import Task
+from pipeline.shares import Predictions
+
+MetricName = Literal[
+    "accuracy",
+    "roc_auc",
+    "macro_f1",
+    "average_precision",
+    "mrr",
+    "hits_1",
+    "hits_3",
+    "hits_10",
+    "hits_50",
+    "hits_100",
+]
+#: k of Hits@k for links.
+HITS = (1, 3, 10, 50, 100)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of a part of the nodes.
+    """Scores of a part of the nodes, graphs or pairs.
 
     Attributes:
-        num_nodes: labelled nodes that were scored.
+        num_rows: labelled rows that were scored.
         loss: mean cross-entropy.
         metrics: every metric that the number of classes allows; none where the loss is not finite.
     """
 
-    num_nodes: int
+    num_rows: int
     loss: float
     metrics: dict[str, float]
 
 
-def default_metric(num_classes: int) -> MetricName:
-    """ROC AUC for two classes, accuracy for more."""
-    return "roc_auc" if num_classes == 2 else "accuracy"
+def default_metric(num_classes: int, task: Task = "node") -> MetricName:
+    """For nodes ROC AUC of two classes, accuracy of more; accuracy for graphs, MRR for links."""
+    if task == "link":
+        return "mrr"
+    return "roc_auc" if num_classes == 2 and task == "node" else "accuracy"
+
+
+def evaluate_predictions(predictions: Predictions) -> Evaluation:
+    """Score what a feed predicted."""
+    if predictions.rank is None or predictions.group is None:
+        return evaluate(predictions.logits, predictions.label)
+    return evaluate_links(predictions.logits, predictions.label, predictions.rank, predictions.group)
+
+
+def evaluate_links(scores_R: Tensor, labels_R: Tensor, ranks_R: Tensor, groups_R: Tensor) -> Evaluation:
+    """Score pairs: ROC AUC and average precision over all, MRR and Hits@k within each graph, averaged.
+
+    Graphs without a true link have no rank and do not count.
+
+    Shapes:
+        scores_R: [R]
+        labels_R: [R], 1 for true links
+        ranks_R: [R], of true links
+        groups_R: [R], graph of each pair
+    """
+    scores, labels = scores_R.double().cpu(), labels_R.cpu()
+    loss = float(F.binary_cross_entropy_with_logits(scores, labels.double()))
+    if not math.isfinite(loss):
+        return Evaluation(labels.numel(), loss, {})
+    probabilities = torch.stack([-scores, scores], dim=1).sigmoid()
+    names = ("roc_auc", "average_precision")
+    known = score(probabilities.numpy(), labels.numpy())
+    metrics = {name: known[name] for name in names if name in known}
+    true = labels == 1
+    if bool(true.any()):
+        ranks, groups = ranks_R.cpu()[true].double(), groups_R.cpu()[true]
+        metrics["mrr"] = _mean_of_means(1 / ranks, groups)
+        metrics |= {f"hits_{k}": _mean_of_means((ranks <= k).double(), groups) for k in HITS}
+    return Evaluation(labels.numel(), loss, metrics)
+
+
+def _mean_of_means(values: Tensor, groups: Tensor) -> float:
+    """The mean over groups of the mean within each."""
+    number = torch.unique(groups, return_inverse=True)[1]
+    sums = values.new_zeros(int(number.max()) + 1).index_add_(0, number, values)
+    return float((sums / torch.bincount(number)).mean())
 
 
 def evaluate(logits_RC: Tensor, labels_R: Tensor) -> Evaluation:
@@ -122,6 +181,6 @@ def gather_rows(rows: Tensor) -> Tensor:
     return torch.cat([part[: int(count)] for part, count in zip(parts, counts, strict=True)])
 
 
-def chosen_metric(name: str, num_classes: int) -> MetricName:
+def chosen_metric(name: str, num_classes: int, task: Task = "node") -> MetricName:
     """The metric of a configuration, `auto` resolved."""
-    return default_metric(num_classes) if name == "auto" else cast(MetricName, name)
+    return default_metric(num_classes, task) if name == "auto" else cast(MetricName, name)

@@ -1,11 +1,7 @@
-"""What a training loop is fed with: mini-batches of segments, or the whole graph at once.
-
-Both kinds answer the same questions, so that one loop trains every model.
-"""
+"""Feeds of one graph: mini-batches of its segments, or the whole of it at once."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -14,14 +10,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from cocn import GraphBatch, SegmentBatch
+from cocn import SegmentBatch
+from pipeline.collection_feed import CollectionFeed
 from pipeline.config import Config
 from pipeline.evaluate import gather_rows
-from pipeline.inputs import part_code, part_of_nodes, read_graph, read_node_table
+from pipeline.inputs import part_code, part_of_rows, read_graph, read_node_table
 from pipeline.loader import LoaderState, SegmentLoader
-from pipeline.modelling import Network, position_source, streams
+from pipeline.modelling import Network, position_source, resolve_task, streams
 from pipeline.segments import PARTS, open_segments
 from pipeline.sequences import sequence
+from pipeline.shares import Feed, Predictions, Share
 from pipeline.sources import MemorySource, NodeTable, SegmentSource
 from pipeline.store import GraphStore
 from pipeline.windows import Segments, build_segments
@@ -30,64 +28,13 @@ from pipeline.windows import Segments, build_segments
 POSITION_ROWS = 65_536
 
 
-@dataclass(frozen=True)
-class Share:
-    """A rank's part of one optimiser step.
-
-    Attributes:
-        batch: what the model reads.
-        rows: rows of the step over all ranks, which the summed loss is divided by.
-    """
-
-    batch: SegmentBatch | GraphBatch
-    rows: int
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """Answers for the nodes of a part, all ranks together, in the order of node ids."""
-
-    node: Tensor
-    logits: Tensor
-    label: Tensor
-
-
-class Feed(Protocol):
-    """Where training data comes from."""
-
-    @property
-    def steps_per_epoch(self) -> int: ...
-
-    @property
-    def epoch_ended(self) -> bool:
-        """Whether the running epoch has no more shares."""
-
-    def start_epoch(self, epoch: int) -> None:
-        """Get ready for an epoch, or stay where the cursor is if that epoch runs already."""
-
-    def shares(self) -> Iterator[Share]:
-        """What is left of the running epoch, for this rank."""
-
-    def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
-        """This rank's part of a step's cross-entropy, summed over its rows; all ranks' parts add up to it."""
-
-    def predict(self, model: nn.Module, part: str) -> Predictions:
-        """Answers for a part of the split, in evaluation mode."""
-
-    def cursor(self) -> LoaderState | None:
-        """Place in the running epoch."""
-
-    def sequencer(self) -> dict[str, Tensor] | None:
-        """Weights of position regression that made the sequences of the running epoch."""
-
-    def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
-        """Go to a saved place."""
-
-
 def open_feed(
     store: GraphStore, config: Config, model: Network, rank: int, world_size: int, device: torch.device
 ) -> Feed:
     """The feed that a model needs."""
+    task = resolve_task(config, store)
+    if store.is_collection:
+        return CollectionFeed(store, config, task, rank, world_size, device)
     if streams(config.model):
         return SegmentFeed(store, config, model, rank, world_size, device)
     return GraphFeed(store, config, world_size, device)
@@ -157,7 +104,7 @@ class SegmentFeed:
         split = self._config.data.split
         if self._segments is None:
             return open_segments(self._store, split, part, self._table)
-        nodes = np.flatnonzero(part_of_nodes(self._store, split) == part_code(part)).astype(np.int32)
+        nodes = np.flatnonzero(part_of_rows(self._store, split) == part_code(part)).astype(np.int32)
         return MemorySource(self._segments, nodes, self._store.labels(), self._table)
 
     def start_epoch(self, epoch: int) -> None:

@@ -12,12 +12,13 @@ from typing import cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from pipeline.arrays import GraphArrays
+from pipeline.arrays import CollectionArrays, GraphArrays
 from pipeline.catalogue import BY_NAME, data_root, raw_file, read_published
-from pipeline.cleaning import CleaningReport, clean_edges, describe
+from pipeline.cleaning import CleaningReport, EdgeReport, clean_edges, describe
 from pipeline.edgelists import TEXT_SUFFIXES, EdgeList, Numbering, collect_names
 from pipeline.errors import UserError
 from pipeline.files import file_sha256
+from pipeline.gather import motifs, read_collection
 from pipeline.layouts import read_mat, read_npz
 from pipeline.raw import (
     RawGraph,
@@ -34,7 +35,7 @@ from pipeline.store import GraphStore
 from pipeline.synthetic import minesweeper, power_law
 from pipeline.tables import ColumnNames, NodeColumns, read_node_file
 
-GENERATED = ("minesweeper", "power-law")
+GENERATED = ("minesweeper", "power-law", "motifs")
 GRAPH_SUFFIXES = (".metis", ".graph", ".nkb")
 DEFAULT_NODES = 100_000
 
@@ -54,6 +55,8 @@ class SourceOptions(BaseModel):
     """Side of the minesweeper board."""
     num_nodes: int | None = None
     """Nodes of a generated power-law graph, or of an edge list whose last nodes have no edges."""
+    num_graphs: int = 300
+    """Graphs of the generated collection."""
     features: Path | None = None
     """Features of an edge list's nodes."""
     labels: Path | None = None
@@ -66,7 +69,7 @@ class SourceOptions(BaseModel):
     directed: bool = False
     """Keep the direction of the edges."""
     num_splits: int = 10
-    """Random splits for graphs that have none."""
+    """Random splits for graphs that have none, folds of the cross-validation of collections."""
     train_share: float = 0.5
     validation_share: float = 0.25
 
@@ -122,8 +125,12 @@ def ingest(options: SourceOptions, place: Path | Remote) -> Ingested:
 @contextmanager
 def read_source(
     options: SourceOptions, scratch: Path | None = None
-) -> Iterator[tuple[GraphArrays, CleaningReport]]:
-    """A cleaned graph and its report; a large one lives in files under `scratch` while the block runs."""
+) -> Iterator[tuple[GraphArrays | CollectionArrays, CleaningReport]]:
+    """Cleaned graphs and their report; a large one lives in files under `scratch` while the block runs."""
+    if is_collection(options):
+        collection, edges = _collect(options)
+        yield collection, describe(collection, edges)
+        return
     if is_generated(options):
         graph = _generate(options)
         rows = np.repeat(np.arange(graph.csr.num_nodes), graph.csr.degrees())
@@ -150,6 +157,8 @@ def describe_source(options: SourceOptions) -> IngestParameters:
     used = options.model_dump(mode="json", exclude=skip)
     if options.source != "minesweeper" or not is_generated(options):
         used.pop("side")
+    if options.source != "motifs":
+        used.pop("num_graphs")
     return IngestParameters(source=short_name(options), options=used, files=dict(sorted(files.items())))
 
 
@@ -166,6 +175,24 @@ def is_generated(options: SourceOptions) -> bool:
         return False
     entry = BY_NAME.get(options.source)
     return entry is None or raw_file(entry, data_root(options.data_root)) is None
+
+
+def is_collection(options: SourceOptions) -> bool:
+    """Whether the source has many graphs in place of one."""
+    return options.source == "motifs" or (
+        options.source in BY_NAME and BY_NAME[options.source].task != "node"
+    )
+
+
+def _collect(options: SourceOptions) -> tuple[CollectionArrays, EdgeReport]:
+    folds, seed = options.num_splits, options.seed
+    if options.directed:
+        raise UserError(
+            f"Expected an undirected collection of graphs (got --directed for '{options.source}')"
+        )
+    if options.source == "motifs":
+        return motifs(options.num_graphs, seed=seed, num_folds=folds)
+    return read_collection(BY_NAME[options.source], options.data_root, num_folds=folds, seed=seed)
 
 
 def _generate(options: SourceOptions) -> GraphArrays:
@@ -318,6 +345,9 @@ def _source_files(options: SourceOptions) -> list[Path]:
     entry = BY_NAME.get(options.source)
     if entry is not None:
         found = raw_file(entry, data_root(options.data_root))
+        if found is not None and entry.task != "node":
+            # Labels, boundaries and edges of a collection are files of their own.
+            return sorted(path for path in found.parent.iterdir() if path.is_file())
         return [] if found is None else [found]
     path = Path(options.source)
     if not path.is_file():

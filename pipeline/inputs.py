@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 import cocn
 from cocn import GraphBatch
+from pipeline.arrangement import STAGE as ARRANGEMENT
 from pipeline.arrays import SPLIT_NAMES
 from pipeline.config import Config
 from pipeline.files import text_sha256
@@ -22,8 +23,10 @@ from pipeline.sources import NodeTable
 from pipeline.store import INGEST, GraphStore
 
 
-def input_stages(config: Config) -> tuple[str, ...]:
+def input_stages(store: GraphStore, config: Config) -> tuple[str, ...]:
     """The stages of a store that a training reads."""
+    if store.is_collection:
+        return (ARRANGEMENT, INGEST)
     model, source = config.model, position_source(config.model)
     stages = {INGEST}
     if streams(model):
@@ -40,7 +43,7 @@ def input_stages(config: Config) -> tuple[str, ...]:
 
 def input_digest(store: GraphStore, config: Config) -> str:
     """Identifies what a training reads; stages that it does not read may come and go."""
-    stages = [stage for stage in input_stages(config) if store.has(stage)]
+    stages = [stage for stage in input_stages(store, config) if store.has(stage)]
     return text_sha256({stage: store.manifest.stage_digest(stage) for stage in stages})
 
 
@@ -49,9 +52,9 @@ def part_code(part: str) -> int:
     return SPLIT_NAMES.index(part) if part in SPLIT_NAMES else -1
 
 
-def part_of_nodes(store: GraphStore, split: int) -> NDArray[np.int8]:
-    """Part of every node, −1 for those in none, as all are where a store has no splits."""
-    return store.split(split) if store.num_splits else np.full(store.num_nodes, -1, dtype=np.int8)
+def part_of_rows(store: GraphStore, split: int) -> NDArray[np.int8]:
+    """Part of every node, or graph of a collection; −1 for those in none, as all are without splits."""
+    return store.split(split) if store.num_splits else np.full(store.num_rows, -1, dtype=np.int8)
 
 
 def read_node_table(store: GraphStore, config: Config) -> NodeTable:

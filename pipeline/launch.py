@@ -17,7 +17,7 @@ from pipeline.evaluate import chosen_metric
 from pipeline.files import text_sha256
 from pipeline.inputs import input_digest, input_stages
 from pipeline.mirror import RUN_FILE, pull, reconcile
-from pipeline.modelling import streams
+from pipeline.modelling import resolve_task, streams
 from pipeline.progress import Bar, progress
 from pipeline.provenance import stage_seconds
 from pipeline.remote import Remote
@@ -61,6 +61,8 @@ def training_directory(config: Config, store: GraphStore) -> Path:
         "split": config.data.split,
         "store": input_digest(store, config),
     }
+    if store.is_collection or config.data.task != "auto":
+        decisive |= {"task": config.data.task, "protocol": config.data.protocol}
     name = f"{store.manifest.name}-{config.model.name}-{text_sha256(decisive)[:12]}"
     return config.output.absolute() / TRAININGS / name
 
@@ -89,6 +91,9 @@ def train(
         variant: what sets this training apart from others of the same model, for people.
         tags: further tags of the run.
     """
+    task = resolve_task(config, store)
+    if config.data.protocol != "holdout":
+        variant = f"{variant} ({config.data.protocol} protocol)".strip()
     directory = training_directory(config, store)
     directory.mkdir(parents=True, exist_ok=True)
     mirror = training_mirror(config, directory.name)
@@ -107,14 +112,14 @@ def train(
         dataset=store.manifest.name,
         seed=config.train.seed,
         split=config.data.split,
-        metric=chosen_metric(config.train.metric, store.manifest.num_classes),
+        metric=chosen_metric(config.train.metric, store.manifest.num_classes, task),
         variant=variant,
         tags={"cocn.store": store.digest, "cocn.directory": str(directory), **(tags or {})},
         resume=None if noted is None else noted.earlier(),
     )
     with run:
         note.write_text(RunNote(run_id=run.run_id, key=run.reference.key).model_dump_json())
-        seconds = stage_seconds(store, input_stages(config))
+        seconds = stage_seconds(store, input_stages(store, config))
         run.log(0, {f"{STAGE_PREFIX}{stage}": value for stage, value in seconds.items()})
         job = TrainJob(config, store.place, directory, run.reference, mirror)
         job.publish()
@@ -138,7 +143,8 @@ def may_go_on(result: TrainResult, time_budget: float | None) -> bool:
 def execute(job: TrainJob) -> None:
     """Run a job where it belongs: in this process, or in a group of Ray Train workers."""
     resources, model = job.config.resources, job.config.model
-    if not streams(model) and resources.workers > model.heads:
+    by_heads = not (streams(model) or GraphStore.open(job.store).is_collection)
+    if by_heads and resources.workers > model.heads:
         raise UserError(
             f"Expected 'resources.workers' to be at most {model.heads}, the heads that '{model.name}' shares "
             f"out (got {resources.workers})"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from pipeline.arrays import Task
 from pipeline.errors import UserError
 from pipeline.files import CorruptFileError, file_sha256, parse_sealed_json, text_sha256, write_sealed_json
 
@@ -62,6 +63,10 @@ class Manifest(Entry):
     num_classes: int
     num_splits: int
     directed: bool
+    task: Task = "node"
+    """What the labels are about."""
+    num_graphs: int = 1
+    """Graphs of a collection, whose nodes lie side by side."""
     timings: str = TIMINGS_NAME
     files: dict[str, FileEntry] = {}
     stages: dict[str, StageEntry] = {}

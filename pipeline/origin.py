@@ -33,7 +33,7 @@ class Origin(BaseModel):
         public = config.model_copy(update={"tracking": TrackingConfig()})
         return cls(
             config=public,
-            inputs=Inputs.of(store),
+            inputs=Inputs.of(store, config),
             dataset=store.manifest.name,
             store=store.place.uri if isinstance(store.place, Remote) else store.place,
             digest=input_digest(store, config),
@@ -43,10 +43,11 @@ class Origin(BaseModel):
         """Refuse a store that the network does not fit.
 
         Raises:
-            UserError: if its numbers of features, classes, position columns or, for LINKX, nodes differ.
+            UserError: if its task or its numbers of features, classes, position columns or, for LINKX,
+                nodes differ.
         """
-        found = Inputs.of(store)
-        for name in ("num_features", "num_classes", *self._further_sizes()):
+        found = Inputs.of(store, self.config)
+        for name in ("task", "num_features", "num_classes", *self._further_sizes()):
             mine, theirs = getattr(self.inputs, name), getattr(found, name)
             if mine != theirs:
                 raise UserError(

@@ -12,12 +12,22 @@ from pipeline.modelling import Network, streams
 from pipeline.sections import ModelConfig
 
 
-def distribute(model: Network, settings: ModelConfig, rank: int, world_size: int) -> nn.Module:
-    """The model as this rank runs it; gradients are averaged over ranks."""
+def distribute(
+    model: Network, settings: ModelConfig, rank: int, world_size: int, *, batched: bool = False
+) -> nn.Module:
+    """The model as this rank runs it; gradients are averaged over ranks.
+
+    Args:
+        model: the model.
+        settings: its configuration.
+        rank: number of this rank.
+        world_size: number of ranks.
+        batched: whether ranks share out the graphs of a batch, in place of the heads of one graph.
+    """
     if world_size == 1:
         return model
     network: nn.Module = model
-    if isinstance(model, cocn.CoCN) and not streams(settings):
+    if isinstance(model, cocn.CoCN) and not streams(settings) and not batched:
         network = HeadShare(model, rank, world_size)
     # With it buckets keep their layout for good, so the order of sums, and with it every bit, is the same
     # after a restart; and features that are switched off may leave parameters without a gradient.

@@ -1,4 +1,4 @@
-"""Prediction: a trained model's answer for every node of a store, streamed into one file."""
+"""Prediction: a trained model's answer for every node or graph of a store, streamed into one file."""
 
 import functools
 import os
@@ -18,13 +18,15 @@ from numpy.typing import NDArray
 import cocn
 from pipeline.checkpoint import WEIGHTS, load_weights, read_origin
 from pipeline.cluster import ADDRESS
+from pipeline.collection_feed import evaluation_batches
 from pipeline.errors import UserError
 from pipeline.feeds import sequence_segments
-from pipeline.inputs import part_code, part_of_nodes, read_graph, read_node_table
+from pipeline.inputs import part_code, part_of_rows, read_graph, read_node_table
 from pipeline.loader import SegmentLoader
 from pipeline.mirror import open_checkpoint
 from pipeline.modelling import Network, build_model, position_source, streams
 from pipeline.origin import Origin
+from pipeline.pool import read_pool
 from pipeline.predictions import Floats, score_parts, scratch_rows, write_parquet
 from pipeline.progress import progress
 from pipeline.remote import Remote
@@ -46,26 +48,28 @@ class Prediction:
 
     out: Path | Remote
     checkpoint: Path | Remote
-    num_nodes: int
+    rows: str
+    """What a row is: a node or a graph."""
+    num_rows: int
     num_classes: int
     embedding_channels: int
     seconds: float
-    nodes_per_second: float
+    rows_per_second: float
     scores: dict[str, dict[str, float]]
     """Metrics of each part that has labels."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The model's output for some nodes.
+    """The model's output for some nodes, or graphs.
 
     Shapes:
-        node: [R]
+        row: [R]
         probabilities: [R, C]
         embeddings: [R, E], or [R, 0] where they are not asked for
     """
 
-    node: NDArray[np.integer]
+    row: NDArray[np.integer]
     probabilities: Floats
     embeddings: Floats
 
@@ -91,7 +95,7 @@ def predict(
     other_graph: bool = False,
     parallel: bool | None = None,
 ) -> Prediction:
-    """Predict the class of every node.
+    """Predict the class of every node, or of every graph of a collection.
 
     Args:
         checkpoint: Directory of a checkpoint, or the place of one in an object store.
@@ -106,36 +110,49 @@ def predict(
     """
     start = time.monotonic()
     origin = read_origin(local_checkpoint(checkpoint))
+    require_classes(origin)
     if other_graph:
         origin.require_sizes(store, checkpoint)
     else:
         origin.require_store(store, checkpoint, "; --other-graph predicts on it all the same")
     require_segments(origin, store)
     channels = open_model(checkpoint).out.in_features if embeddings else 0
+    kind = "graphs" if store.is_collection else "nodes"
     with (
         local_file(out) as file,
-        scratch_rows(file, store.num_nodes, origin.inputs.num_classes + channels) as rows,
+        scratch_rows(file, store.num_rows, origin.inputs.num_classes + channels) as rows,
     ):
-        with progress("predict", store.num_nodes, "nodes") as bar:
+        with progress("predict", store.num_rows, kind) as bar:
             for answers in answer(checkpoint, origin, store, embeddings, parallel):
-                rows[answers.node, : origin.inputs.num_classes] = answers.probabilities
-                rows[answers.node, origin.inputs.num_classes :] = answers.embeddings
-                bar.advance(answers.node.size)
+                rows[answers.row, : origin.inputs.num_classes] = answers.probabilities
+                rows[answers.row, origin.inputs.num_classes :] = answers.embeddings
+                bar.advance(answers.row.size)
         probabilities = rows[:, : origin.inputs.num_classes]
-        parts = part_of_nodes(store, origin.config.data.split)
+        parts = part_of_rows(store, origin.config.data.split)
         write_parquet(file, store, parts, probabilities, rows[:, origin.inputs.num_classes :])
         scores = dict(score_parts(probabilities, store.labels(), parts))
     seconds = time.monotonic() - start
     return Prediction(
         out=out if isinstance(out, Remote) else out.absolute(),
         checkpoint=checkpoint,
-        num_nodes=store.num_nodes,
+        rows=kind,
+        num_rows=store.num_rows,
         num_classes=origin.inputs.num_classes,
         embedding_channels=channels,
         seconds=seconds,
-        nodes_per_second=store.num_nodes / seconds,
+        rows_per_second=store.num_rows / seconds,
         scores=scores,
     )
+
+
+def require_classes(origin: Origin) -> None:
+    """Refuse a model of links, which has no classes.
+
+    Raises:
+        UserError: if it is one.
+    """
+    if origin.inputs.task == "link":
+        raise UserError("Expected a model of nodes or graphs (got one of links, which is scored in training)")
 
 
 def require_segments(origin: Origin, store: GraphStore) -> None:
@@ -160,7 +177,10 @@ def require_segments(origin: Origin, store: GraphStore) -> None:
 def answer(
     checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool, parallel: bool | None
 ) -> Iterator[Answers]:
-    """The model's answers, every node once, in any order."""
+    """The model's answers, every node or graph once, in any order."""
+    if store.is_collection:
+        yield from answer_collection(checkpoint, origin, store, embeddings)
+        return
     if not streams(origin.config.model):
         yield answer_graph(checkpoint, origin, store, embeddings)
         return
@@ -198,7 +218,7 @@ def plan_chunks(
     checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool
 ) -> Iterator[Chunk]:
     """Cut the rows of every part that has any."""
-    parts = part_of_nodes(store, origin.config.data.split)
+    parts = part_of_rows(store, origin.config.data.split)
     for part in PARTS:
         rows = int((parts == part_code(part)).sum())
         for start in range(0, rows, CHUNK_ROWS):
@@ -240,6 +260,17 @@ def answer_graph(checkpoint: Path | Remote, origin: Origin, store: GraphStore, e
         graph = read_graph(store, origin.config).to(_device())
         probabilities, embedded = _output(model, model.embed(graph), embeddings)
     return Answers(np.arange(store.num_nodes), probabilities, embedded)
+
+
+def answer_collection(
+    checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool
+) -> Iterator[Answers]:
+    """Run a model on batches of graphs of like size."""
+    model = open_model(checkpoint)
+    pool = read_pool(store, origin.config, origin.inputs.task, _device())
+    with torch.inference_mode():
+        for graphs, batch in evaluation_batches(pool, torch.arange(store.num_rows, device=_device())):
+            yield Answers(graphs.cpu().numpy(), *_output(model, model.embed(batch), embeddings))
 
 
 @contextmanager
@@ -285,7 +316,7 @@ def open_source(chunk: Chunk, segments: Segments | None) -> SegmentSource:
     table = read_node_table(store, config)
     if segments is None:
         return open_segments(store, config.data.split, chunk.part, table)
-    parts = part_of_nodes(store, config.data.split)
+    parts = part_of_rows(store, config.data.split)
     nodes = np.flatnonzero(parts == part_code(chunk.part)).astype(np.int32)
     return MemorySource(segments, nodes, store.labels(), table)
 

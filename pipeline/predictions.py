@@ -1,4 +1,4 @@
-"""The file of predictions: a row a node, in the order of the store's nodes.
+"""The file of predictions: a row a node, or a graph, in the order of the store.
 
 Answers come in the order of shards and tasks; they wait for their turn in a file without a name, which the
 system removes whatever happens, so memory does not grow with the graph.
@@ -40,12 +40,12 @@ def write_parquet(
 ) -> None:
     """Write the file, a row group at a time; it appears when it is complete.
 
-    Columns: `id` (the source's own, or the node's number), `prediction`, `label` and `split` (null where
-    there is none), `probabilities` of the classes, and `embedding` where there are any.
+    Columns: `id` (the source's own, or the number of the node or graph), `prediction`, `label` and `split`
+    (null where there is none), `probabilities` of the classes, and `embedding` where there are any.
     """
     groups = (
         rows_table(store, parts, probabilities, embeddings, slice(start, start + GROUP_ROWS))
-        for start in range(0, store.num_nodes, GROUP_ROWS)
+        for start in range(0, store.num_rows, GROUP_ROWS)
     )
     with atomic_file(out) as file:
         first = next(groups)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from pipeline.arrangement import write_arrangement
 from pipeline.cluster import ray_session
 from pipeline.config import Config
 from pipeline.files import text_sha256
@@ -43,9 +44,10 @@ class Prepared:
     num_edges: int
     positions: str
     """Exact profiles or landmarks, and why."""
-    coverage: float
-    """Share of edges that lie within a segment of at least one head."""
+    coverage: float | None
+    """Share of edges that lie within a segment of at least one head; None for a collection."""
     stages: tuple[StageTime, ...]
+    num_graphs: int = 1
 
 
 def prepare(
@@ -72,6 +74,8 @@ def prepare(
     store = ingested.store
     times = [_time_of(store, "ingest", not ingested.fresh)]
     say(_line(times[-1]))
+    if store.is_collection:
+        return _prepare_collection(store, config, replace, times, say)
     parameters, choice = resolve_parameters(store.csr(), config.positions, budget_seconds=budget_seconds)
     say(f"positions: {choice.reason}")
     settings = config.segments
@@ -92,6 +96,25 @@ def prepare(
             times.append(_time_of(store, name, not ran))
             say(_line(times[-1]))
     return _describe(store, choice, tuple(times))
+
+
+def _prepare_collection(
+    store: GraphStore, config: Config, replace: bool, times: list[StageTime], say: Say
+) -> Prepared:
+    """Arrange the graphs; they are too small for segments, and each has positions of its own."""
+    ran = write_arrangement(store, config.positions.truncate, replace=replace)
+    times.append(_time_of(store, "arrangement", not ran))
+    say(_line(times[-1]))
+    return Prepared(
+        store=store.path,
+        digest=store.digest,
+        num_nodes=store.num_nodes,
+        num_edges=store.manifest.num_edges,
+        positions="exact, in every graph",
+        coverage=None,
+        stages=tuple(times),
+        num_graphs=store.manifest.num_graphs,
+    )
 
 
 def open_prepared(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.arrays import GraphArrays
+from pipeline.arrays import CollectionArrays, GraphArrays
 from pipeline.files import CorruptFileError, parse_sealed_json, read_arrow, seal_json, write_arrow
 from pipeline.manifest import (
     MANIFEST_NAME,
@@ -55,7 +55,7 @@ class RemoteStore(GraphStore):
         return cls(remote, parse_manifest(text, str(remote)), text)
 
     @classmethod
-    def write(cls, remote: Remote, graph: GraphArrays, entry: StageEntry) -> "RemoteStore":
+    def write(cls, remote: Remote, graph: GraphArrays | CollectionArrays, entry: StageEntry) -> "RemoteStore":
         """Upload a new store, its manifest last."""
         notes = remote / WORKSPACE / INGEST
         files = {

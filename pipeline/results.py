@@ -70,6 +70,8 @@ class TrainResult(BaseModel):
     test: dict[str, float]
     weights_sha256: str
     checkpoint: Path
+    protocol: str = "holdout"
+    """`gin` where the epoch was selected on the test part itself."""
     out_of_time: bool = False
     """Whether the time budget ended it; with a larger one it goes on."""
 

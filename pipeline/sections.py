@@ -38,6 +38,13 @@ class DataConfig(Section):
     """Side of the minesweeper grid; the graph has side × side nodes."""
     num_nodes: Count | None = None
     """Nodes of a generated power-law graph, or of an edge list whose last nodes have no edges."""
+    num_graphs: Annotated[int, Field(ge=30)] = 300
+    """Graphs of the generated collection `motifs`."""
+    task: Literal["auto", "node", "graph", "link"] = "auto"
+    """What to predict; `auto` is what the store has labels of, and `link` hides edges of a single graph."""
+    protocol: Literal["holdout", "gin"] = "holdout"
+    """How a fold of a collection is tested: `holdout` selects the epoch on another fold; `gin`, as published,
+    trains on that fold too and selects on the test part, which reports more than a new graph would get."""
     features: Path | None = None
     """Features of the nodes of an edge list: .npy, .npz, .csv, .tsv or .parquet."""
     labels: Path | None = None
@@ -55,7 +62,7 @@ class DataConfig(Section):
     directed: bool = False
     """Keep the direction of the edges; distances always ignore it."""
     num_splits: Count = 10
-    """Random splits made for graphs that come without any."""
+    """Random splits made for graphs that come without any, or folds of a collection's cross-validation."""
     train_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """Share of training nodes in random splits."""
     validation_share: Fraction = 0.25
@@ -136,6 +143,8 @@ class ModelConfig(Section):
     before for segments, which need no graph in memory then, and after otherwise."""
     self_loops: bool = True
     """Add self-loops to the graph that propagates positions."""
+    pooling: Literal["mean", "sum"] = "mean"
+    """How a baseline sums up the nodes of a graph; the CoCN family takes the largest of each channel."""
     ranking: Literal["auto", "pairwise", "taylor"] = "auto"
     """Backward of the ranks; `auto` takes the pairwise one for windows and small graphs."""
 
@@ -146,7 +155,7 @@ class TrainConfig(Section):
     epochs: Count = 50
     """Passes over the training nodes."""
     batch_size: Count = 1000
-    """Records in a batch, over all workers; full-graph models ignore it."""
+    """Records, or graphs of a collection, in a batch, over all workers; a step on a whole graph has none."""
     learning_rate: Positive = 1e-3
     """Learning rate of AdamW at its peak."""
     schedule: Literal["constant", "cosine"] = "constant"
@@ -157,8 +166,21 @@ class TrainConfig(Section):
     """Weight decay of AdamW."""
     class_weights: bool = False
     """Weigh each class by the inverse of its share of the training nodes."""
-    metric: Literal["auto", "accuracy", "roc_auc", "macro_f1", "average_precision"] = "auto"
-    """What selects the best epoch and is compared; `auto` is roc_auc for two classes, accuracy for more."""
+    metric: Literal[
+        "auto",
+        "accuracy",
+        "roc_auc",
+        "macro_f1",
+        "average_precision",
+        "mrr",
+        "hits_1",
+        "hits_3",
+        "hits_10",
+        "hits_50",
+        "hits_100",
+    ] = "auto"
+    """What selects the best epoch and is compared; `auto` is accuracy for graphs, mrr for links and,
+    for nodes, roc_auc of two classes, accuracy of more."""
     patience: Natural = 0
     """Epochs without a lower validation loss before training stops; 0 never stops early."""
     seed: Natural = 0

@@ -1,4 +1,4 @@
-"""A trained model behind MLflow's `pyfunc`: nodes of a store in, classes and probabilities out."""
+"""A trained model behind MLflow's `pyfunc`: nodes or graphs of a store in, classes and probabilities out."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -49,22 +49,23 @@ class Answers:
         return pd.DataFrame({"node": chosen, "prediction": rows.argmax(1), **columns})
 
     def probabilities(self, place: str | None) -> Floats:
-        """Probabilities of the classes of every node, [n, C]."""
+        """Probabilities of the classes of every node, or graph of a collection, [n, C]."""
         # A process that only looks a model up needs none of this.
         from pipeline.checkpoint import read_origin
         from pipeline.places import parse_place
-        from pipeline.predict import answer, require_segments
+        from pipeline.predict import answer, require_classes, require_segments
         from pipeline.store import GraphStore
 
         origin = read_origin(self._checkpoint)
+        require_classes(origin)
         store = GraphStore.open(parse_place(place) if place else origin.store)
         if self._known is not None and self._known[0] == store.digest:
             return self._known[1]
         origin.require_sizes(store, self._checkpoint)
         require_segments(origin, store)
-        found = np.empty((store.num_nodes, origin.inputs.num_classes), dtype=np.float32)
+        found = np.empty((store.num_rows, origin.inputs.num_classes), dtype=np.float32)
         for part in answer(self._checkpoint, origin, store, embeddings=False, parallel=False):
-            found[part.node] = part.probabilities
+            found[part.row] = part.probabilities
         self._known = (store.digest, found)
         return found
 

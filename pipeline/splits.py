@@ -1,4 +1,4 @@
-"""Splits of the nodes into training, validation and test parts."""
+"""Splits of nodes, or of graphs, into training, validation and test parts."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,54 @@ def random_splits(
     for row in splits:
         _fill(row, classes, (train, train + validation), generator)
     return splits
+
+
+def cross_validation(labels: NDArray[np.int64], *, num_folds: int = 10, seed: int = 0) -> NDArray[np.int8]:
+    """Stratified cross-validation with the folds of the GIN paper (Xu et al., 2019), at seed 0.
+
+    Split i tests on fold i and validates on the fold after it, so that nothing is selected on the test part.
+    GIN itself trains on that fold as well and selects on the test part, which `data.protocol: gin` repeats.
+
+    Args:
+        labels: Class of every graph.
+        num_folds: How many folds, each of them once the test part.
+        seed: Seed of the shuffle before the folds are cut.
+
+    Shapes:
+        labels [g] to splits [num_folds, g].
+
+    Raises:
+        ValueError: If a class has fewer graphs than there are folds.
+    """
+    from sklearn.model_selection import StratifiedKFold
+
+    smallest = int(np.bincount(labels).min())
+    if not 3 <= num_folds <= smallest:
+        raise ValueError(
+            f"Expected 'num_splits' to be from 3 to {smallest}, the graphs of the smallest class "
+            f"(got {num_folds})"
+        )
+    fold = np.empty(len(labels), dtype=np.int64)
+    folds = StratifiedKFold(num_folds, shuffle=True, random_state=seed).split(labels, labels)
+    for number, (_, chosen) in enumerate(folds):
+        fold[chosen] = number
+    tested = np.arange(num_folds)[:, None]
+    splits = np.full((num_folds, len(labels)), TRAIN, dtype=np.int8)
+    splits[fold == (tested + 1) % num_folds] = VALIDATION
+    splits[fold == tested] = TEST
+    return splits
+
+
+def rows_of_part(split: NDArray[np.int8], part: str, protocol: str = "holdout") -> NDArray[np.int64]:
+    """The rows of a part, `train`, `val` or `test`.
+
+    Under the protocol `gin` of the GIN paper the validation fold is trained on, and the test fold validates.
+    """
+    if protocol == "gin":
+        codes = {"train": [TRAIN, VALIDATION], "val": [TEST], "test": [TEST]}
+    else:
+        codes = {"train": [TRAIN], "val": [VALIDATION], "test": [TEST]}
+    return np.flatnonzero(np.isin(split, codes[part]))
 
 
 def _fill(

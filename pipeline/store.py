@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BaseModel, JsonValue
 
-from pipeline.arrays import CSR, Floats, GraphArrays, Integers
+from pipeline.arrays import CSR, CollectionArrays, Floats, GraphArrays, Integers, Pairs
 from pipeline.files import (
     CorruptFileError,
     column_array,
@@ -98,7 +98,7 @@ class GraphStore:
     @staticmethod
     def create(
         place: Path | Uri | Remote,
-        graph: GraphArrays,
+        graph: GraphArrays | CollectionArrays,
         parameters: BaseModel,
         summary: Mapping[str, JsonValue] | None = None,
     ) -> "GraphStore":
@@ -106,7 +106,7 @@ class GraphStore:
 
         Args:
             place: Directory or URI of the store. A store with the same parameters there is returned as it is.
-            graph: The cleaned graph.
+            graph: The cleaned graph, or a collection of them.
             parameters: What decided its content: source, seeds, digests of the source's files.
             summary: The report of the cleaning.
 
@@ -135,6 +135,16 @@ class GraphStore:
     @property
     def num_nodes(self) -> int:
         return self.manifest.num_nodes
+
+    @property
+    def is_collection(self) -> bool:
+        """Whether it holds many graphs, each with a label or pairs of its own, in place of one."""
+        return self.manifest.task != "node"
+
+    @property
+    def num_rows(self) -> int:
+        """What labels and splits have a place for: nodes, or the graphs of a collection."""
+        return self.manifest.num_graphs if self.is_collection else self.num_nodes
 
     @property
     def directed(self) -> bool:
@@ -191,17 +201,37 @@ class GraphStore:
         return cast(Floats, self.array("nodes/features.arrow", "features"))
 
     def labels(self) -> Integers:
-        """Class of every node, −1 where unknown."""
-        return cast(Integers, self.array("nodes/labels.arrow", "label"))
+        """Class of every node, or of every graph of a collection; −1 where unknown."""
+        return cast(Integers, self.array(f"{self._rows}/labels.arrow", "label"))
 
     def split(self, index: int = 0) -> NDArray[np.int8]:
-        """Part of every node: 0 train, 1 validation, 2 test, −1 none."""
+        """Part of every node, or of every graph of a collection: 0 train, 1 validation, 2 test, −1 none."""
         if not 0 <= index < self.num_splits:
             raise StoreError(
                 f"Expected 'split' to be below {self.num_splits}, the number of splits in '{self.place}' "
                 f"(got {index})"
             )
-        return cast("NDArray[np.int8]", self.array("nodes/splits.arrow", f"split_{index}"))
+        return cast("NDArray[np.int8]", self.array(f"{self._rows}/splits.arrow", f"split_{index}"))
+
+    @property
+    def _rows(self) -> str:
+        return "graphs" if self.is_collection else "nodes"
+
+    def graph_indptr(self) -> Integers:
+        """Where the nodes of each graph of a collection begin, and where the last ones end [g + 1]."""
+        if not self.is_collection:
+            return np.array([0, self.num_nodes], dtype=np.int64)
+        return cast(Integers, self.array("graphs/indptr.arrow", "indptr"))
+
+    def pairs(self) -> Pairs:
+        """The pairs that a collection for link prediction asks about."""
+        table = self.table("pairs/pairs.arrow")
+        ends = [column_array(table, name) for name in ("source", "target")]
+        return Pairs(
+            indptr=cast(Integers, self.array("pairs/indptr.arrow", "indptr")),
+            ends=cast(Integers, np.stack(ends, axis=1)),
+            labels=cast(Integers, column_array(table, "label")),
+        )
 
     def ids(self) -> pa.ChunkedArray | None:
         """The source's own node names, or None where they are 0…n−1."""
@@ -349,8 +379,8 @@ def _remote_store() -> "type[RemoteStore]":
     return RemoteStore
 
 
-def describe_graph(graph: GraphArrays) -> Manifest:
-    """The counts of a graph, with no files yet."""
+def describe_graph(graph: GraphArrays | CollectionArrays) -> Manifest:
+    """The counts of a graph or a collection, with no files yet."""
     return Manifest(
         name=graph.name,
         num_nodes=graph.csr.num_nodes,
@@ -359,6 +389,8 @@ def describe_graph(graph: GraphArrays) -> Manifest:
         num_classes=graph.num_classes,
         num_splits=len(graph.splits),
         directed=graph.directed,
+        task=graph.task,
+        num_graphs=graph.num_graphs,
     )
 
 

@@ -26,8 +26,8 @@ from pipeline.checkpoint import (
 )
 from pipeline.config import Config, TrainConfig
 from pipeline.errors import UserError
-from pipeline.evaluate import Evaluation, chosen_metric, evaluate
-from pipeline.feeds import Feed, Share, open_feed
+from pipeline.evaluate import Evaluation, chosen_metric, evaluate_predictions
+from pipeline.feeds import open_feed
 from pipeline.mirror import pull, push
 from pipeline.modelling import Network, build_model, streams
 from pipeline.origin import Origin
@@ -44,6 +44,8 @@ from pipeline.results import (
     write_now,
     write_result,
 )
+from pipeline.shares import Feed, Share
+from pipeline.splits import rows_of_part
 from pipeline.store import GraphStore
 from pipeline.tracker import RunReference, Tracker
 
@@ -103,8 +105,8 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device) 
         model.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
     )
     state = resume(job, store, model, optimiser, feed)
-    network = distribute(model, job.config.model, rank, world_size)
-    metric = chosen_metric(settings.metric, origin.inputs.num_classes)
+    network = distribute(model, job.config.model, rank, world_size, batched=origin.inputs.batched)
+    metric = chosen_metric(settings.metric, origin.inputs.num_classes, origin.inputs.task)
     class_weights = balance_classes(store, job.config, device) if settings.class_weights else None
     total_steps = settings.epochs * feed.steps_per_epoch
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
@@ -192,8 +194,9 @@ def step_seed(seed: int, step: int, rank: int) -> int:
 
 
 def balance_classes(store: GraphStore, config: Config, device: torch.device) -> Tensor:
-    """Weights that give every class the same say; their mean over the training nodes is 1."""
-    labels = torch.from_numpy(store.labels()[store.split(config.data.split) == 0].copy()).long()
+    """Weights that give every class the same say; their mean over the training part is 1."""
+    rows = rows_of_part(store.split(config.data.split), "train", config.data.protocol)
+    labels = torch.from_numpy(store.labels()[rows]).long()
     counts = torch.bincount(labels[labels >= 0], minlength=store.manifest.num_classes).clamp(min=1)
     return (counts.sum() / (counts.numel() * counts)).float().to(device)
 
@@ -215,9 +218,7 @@ def check_finite(loss: float, state: TrainState, share: Share, optimiser: torch.
     if math.isfinite(loss):
         return
     batch = share.batch
-    nodes = (
-        f"with nodes {batch.node[:4].tolist()}…" if isinstance(batch, cocn.SegmentBatch) else "of the graph"
-    )
+    nodes = f"with nodes {batch.node[:4].tolist()}…" if isinstance(batch, cocn.SegmentBatch) else "of graphs"
     rate = optimiser.param_groups[0]["lr"]
     raise UserError(
         f"Expected a finite loss (got {loss} in step {state.step} of epoch {state.epoch}, a batch of "
@@ -236,7 +237,7 @@ def sum_over_ranks(loss: Tensor, out_of_time: bool) -> tuple[float, bool]:
 
 
 def assess(feed: Feed, network: nn.Module, part: str, metric: str, state: TrainState) -> Evaluation:
-    """Score a part of the nodes in evaluation mode.
+    """Score a part of the split in evaluation mode.
 
     Raises:
         UserError: if the metric has no value there.
@@ -244,15 +245,15 @@ def assess(feed: Feed, network: nn.Module, part: str, metric: str, state: TrainS
     network.eval()
     with torch.inference_mode():
         predictions = feed.predict(getattr(network, "module", network), part)
-    scores = evaluate(predictions.logits, predictions.label)
+    scores = evaluate_predictions(predictions)
     if not math.isfinite(scores.loss):
         raise UserError(
-            f"Expected a finite loss on the {part} nodes (got {scores.loss} after step {state.step} of epoch "
+            f"Expected a finite loss on the {part} part (got {scores.loss} after step {state.step} of epoch "
             f"{state.epoch}): lower train.learning_rate"
         )
     if metric not in scores.metrics:
         raise UserError(
-            f"Expected '{metric}' to have a value on the {part} nodes (got none, as they are of one class): "
+            f"Expected '{metric}' to have a value on the {part} part (got none: a class or link is missing): "
             "choose another train.metric or split"
         )
     return scores
@@ -378,7 +379,7 @@ def finish(
     log: Log,
     out_of_time: bool,
 ) -> None:
-    """Score the best weights on the test nodes and write the result."""
+    """Score the best weights on the test part and write the result."""
     if dist.is_initialized():
         dist.barrier()
     best = latest_checkpoint(job.directory, "best")
@@ -402,6 +403,7 @@ def finish(
             peak_memory_mb=peak_memory_mb(),
             test=test.metrics,
             weights_sha256=weights_digest(model.state_dict()),
+            protocol=job.config.data.protocol,
             checkpoint=best,
             out_of_time=out_of_time,
         )

@@ -69,6 +69,6 @@ def _table(done: "Prediction") -> "Table":
     table = Table("part", *metrics, box=None, padding=(0, 2, 0, 0))
     for part, scores in done.scores.items():
         table.add_row(part, *(f"{scores[name]:.4f}" if name in scores else "" for name in metrics))
-    table.caption = f"{done.num_nodes:,} nodes, {done.nodes_per_second:,.0f} a second\n{done.out}"
+    table.caption = f"{done.num_rows:,} {done.rows}, {done.rows_per_second:,.0f} a second\n{done.out}"
     table.caption_justify = "left"
     return table

@@ -123,7 +123,7 @@ def preprocess(
         budget_seconds=DEFAULT_BUDGET_SECONDS if budget is None else budget,
         say=lambda line: print(line, file=sys.stderr, flush=True),  # noqa: T201
     )
-    if plot is not None:
+    if plot is not None and result.coverage is not None:
         _plot(result.store, plot, resolved.data.split)
     emit(result, as_json, None if as_json else _view(result))
 
@@ -142,9 +142,9 @@ def _view(result: "Prepared") -> "Table":
     for stage in result.stages:
         memory = f"{stage.peak_memory_bytes / 2**20:,.0f} MiB"
         table.add_row(stage.name, f"{stage.seconds:,.1f}", memory, "done before" if stage.done_before else "")
-    table.caption = (
-        f"{result.num_nodes:,} nodes, {result.num_edges:,} entries; {result.coverage:.1%} of the edges "
-        f"covered\n{result.store}"
-    )
+    graphs = f"{result.num_graphs:,} graphs, " if result.num_graphs > 1 else ""
+    covered = "" if result.coverage is None else f"; {result.coverage:.1%} of the edges covered"
+    counts = f"{result.num_nodes:,} nodes, {result.num_edges:,} entries"
+    table.caption = f"{graphs}{counts}{covered}\n{result.store}"
     table.caption_justify = "left"
     return table

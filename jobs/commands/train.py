@@ -1,7 +1,7 @@
 """`cocn train`: train models on a store, alone or on many workers."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -31,6 +31,13 @@ def train(
     data_root: DataRoot = None,
     store: Annotated[
         str | None, typer.Option(help="Store to train on, from cocn preprocess: a directory or a URI.")
+    ] = None,
+    task: Annotated[
+        Literal["auto", "node", "graph", "link"] | None, typer.Option(help="What to predict.")
+    ] = None,
+    protocol: Annotated[
+        Literal["holdout", "gin"] | None,
+        typer.Option(help="Folds of graphs: select on another fold, or as the GIN paper on the test fold."),
     ] = None,
     preset: Annotated[
         bool, typer.Option("--preset", help="The paper's settings for the data set; file and flags override.")
@@ -72,6 +79,8 @@ def train(
         "data.source": source,
         "data.data_root": data_root,
         "data.store": store,
+        "data.task": task,
+        "data.protocol": protocol,
         "train.epochs": epochs,
         "train.batch_size": batch_size,
         "train.learning_rate": learning_rate,

@@ -31,7 +31,7 @@ class ResortingBaseline:
 
     def __init__(self, store: GraphStore, config: Config) -> None:
         torch.manual_seed(config.train.seed)
-        model = build_model(config.model, config.segments, Inputs.of(store))
+        model = build_model(config.model, config.segments, Inputs.of(store, config))
         graph = read_graph(store, config)
         if not isinstance(model, cocn.SegmentCoCN) or graph.x is None:
             raise ValueError("Expected a segment model and a graph with features (got something else)")

@@ -118,7 +118,7 @@ class Loop:
         # One rank of two may step alone while the other waits.
         self._shares_loss = world_size > 1 or not dist.is_initialized()
         torch.manual_seed(0)
-        model = build_model(self._config.model, self._config.segments, Inputs.of(store))
+        model = build_model(self._config.model, self._config.segments, Inputs.of(store, self._config))
         device = torch.device("cpu")
         self.model = model
         self.feed = SegmentFeed(store, self._config, model, rank, world_size, device)

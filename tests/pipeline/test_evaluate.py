@@ -20,7 +20,7 @@ def test_unlabelled_nodes_do_not_count() -> None:
     logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 3.0, 0.0], [9.0, 0.0, 0.0]])
     with_unknown = evaluate(logits, torch.tensor([0, 1, -1]))
     assert with_unknown == evaluate(logits[:2], torch.tensor([0, 1]))
-    assert with_unknown.num_nodes == 2
+    assert with_unknown.num_rows == 2
     assert with_unknown.metrics["accuracy"] == 1.0
     assert "roc_auc" not in with_unknown.metrics
 

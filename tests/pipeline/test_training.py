@@ -215,7 +215,7 @@ def test_a_metric_that_has_no_value_is_named(tiny_store: GraphStore, tmp_path: P
     graph = minesweeper(SIDE, num_splits=2)
     graph.labels[graph.splits[0] == 1] = 0
     store = prepare_tiny(GraphStore.create(tmp_path / "one-class", graph, Parameters(side=1)))
-    with pytest.raises(UserError, match="'roc_auc' to have a value on the val nodes"):
+    with pytest.raises(UserError, match="'roc_auc' to have a value on the val part"):
         run(tiny_config(tmp_path), store, "one-class-run")
 
 

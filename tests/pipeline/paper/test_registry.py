@@ -69,5 +69,6 @@ def counts_of(benchmark: Benchmark) -> dict[str, int]:
     """Counts that the registry holds, or the catalogue."""
     entry = benchmark.entry
     if isinstance(entry, Published):
-        return {"nodes": entry.nodes, "edges": entry.edges, "features": entry.features}
+        features = 0 if entry.degree_features else entry.features
+        return {"nodes": entry.nodes, "edges": entry.edges, "features": features}
     return dict(benchmark.counts)

@@ -1,0 +1,81 @@
+"""What a training loop is fed with, whatever the data: shares of a step, and answers for a part.
+
+All feeds answer the same questions, so that one loop trains every model on every task.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from cocn import GraphBatch, SegmentBatch
+from pipeline.loader import LoaderState
+
+
+@dataclass(frozen=True)
+class Share:
+    """A rank's part of one optimiser step.
+
+    Attributes:
+        batch: what the model reads.
+        rows: rows of the step over all ranks, which the summed loss is divided by.
+        label: class of each graph of the batch, or of each pair; None where the batch or the feed has them.
+        pairs: [2, P] pairs of nodes of the batch whose links are asked for.
+    """
+
+    batch: SegmentBatch | GraphBatch
+    rows: int
+    label: Tensor | None = None
+    pairs: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Answers for the rows of a part (nodes, graphs or pairs), all ranks together, in the order of the rows.
+
+    Shapes:
+        row: [R] number of the node, graph or pair.
+        logits: [R, C] of the classes, or [R] scores of pairs.
+        label: [R].
+        rank: [R] place of each true link among its rivals, from 1; 0 for false ones. None but for links.
+        group: [R] graph of each pair, which ranks are averaged in first.
+    """
+
+    row: Tensor
+    logits: Tensor
+    label: Tensor
+    rank: Tensor | None = None
+    group: Tensor | None = None
+
+
+class Feed(Protocol):
+    """Where training data comes from."""
+
+    @property
+    def steps_per_epoch(self) -> int: ...
+
+    @property
+    def epoch_ended(self) -> bool:
+        """Whether the running epoch has no more shares."""
+
+    def start_epoch(self, epoch: int) -> None:
+        """Get ready for an epoch, or stay where the cursor is if that epoch runs already."""
+
+    def shares(self) -> Iterator[Share]:
+        """What is left of the running epoch, for this rank."""
+
+    def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
+        """This rank's part of a step's cross-entropy, summed over its rows; all ranks' parts add up to it."""
+
+    def predict(self, model: nn.Module, part: str) -> Predictions:
+        """Answers for a part of the split, in evaluation mode."""
+
+    def cursor(self) -> LoaderState | None:
+        """Place in the running epoch."""
+
+    def sequencer(self) -> dict[str, Tensor] | None:
+        """Weights of position regression that made the sequences of the running epoch."""
+
+    def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
+        """Go to a saved place."""
