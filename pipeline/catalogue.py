@@ -32,6 +32,9 @@ ORIGINS = {
     "amazon": "github.com/shchur/gnn-benchmark, data/npz/",
     "linkx": "github.com/CUAI/Non-Homophily-Large-Scale, data/",
     "planetoid": "github.com/kimiyoung/planetoid, data/",
+    "tu": "www.chrsmrrs.com/graphkerneldatasets",
+    "lrgb": "github.com/vijaydwivedi75/lrgb",
+    "neurograph": "github.com/Anwar-Said/NeuroGraph",
 }
 
 
@@ -103,6 +106,13 @@ def _tu(title: str, graphs: int, nodes: int, edges: int, features: int, classes:
     raw, arguments = f"{title}/raw/{title}_A.txt", {"name": title}
     counts = (nodes, edges, features, classes, 10)
     return Published(title.lower(), "tu", "TUDataset", raw, *counts, arguments, graphs, "graph", social)
+
+
+def _brain(title: str, graphs: int, size: int, edges: int, classes: int) -> Published:
+    """A set of Said et al. (2023); its edges follow from the mean that they print."""
+    name, raw, arguments = f"hcp-{title[3:].lower()}", f"{title}/raw/data.pt", {"name": title}
+    counts = (graphs * size, edges, size, classes, 0)
+    return Published(name, "neurograph", "NeuroGraphDataset", raw, *counts, arguments, graphs, "graph")
 
 
 PUBLISHED = (
@@ -217,6 +227,9 @@ PUBLISHED = (
     _tu("IMDB-BINARY", 1000, 19_773, 96_531, 65, 2),
     _tu("IMDB-MULTI", 1500, 19_502, 98_903, 59, 3),
     _tu("COLLAB", 5000, 372_474, 12_286_079, 367, 3),
+    _brain("HCPTask", 7443, 400, 52_318_187, 7),
+    _brain("HCPGender", 1078, 1000, 49_133_742, 2),
+    _brain("HCPAge", 1065, 1000, 48_551_646, 3),
     Published(
         "pcqm-contact",
         "lrgb",

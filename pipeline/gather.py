@@ -1,5 +1,6 @@
 """Collections of graphs: published ones through PyTorch Geometric, and one made from a seed."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pipeline.catalogue import Published, cache_root, data_root, found_root, loa
 from pipeline.cleaning import EdgeReport, clean_edges
 from pipeline.errors import UserError
 from pipeline.raw import check_features, check_labels
-from pipeline.splits import cross_validation
+from pipeline.splits import cross_validation, random_splits
 
 #: Classes of the generated collection, by what hangs on a random tree.
 MOTIFS = ("cycle", "clique", "star")
@@ -41,39 +42,47 @@ class Graphs:
 
 
 def read_collection(
-    entry: Published, root: Path | None, *, num_folds: int = 10, seed: int = 0
+    entry: Published,
+    root: Path | None,
+    *,
+    num_folds: int = 10,
+    seed: int = 0,
+    shares: tuple[float, float] = (0.5, 0.25),
 ) -> tuple[CollectionArrays, EdgeReport]:
     """Load a published collection from raw files under `root`, or by a download into the cache.
 
     Args:
         entry: Which.
         root: The data root.
-        num_folds: Folds of the cross-validation, for sets without a split of their own.
-        seed: Seed of the folds.
+        num_folds: Folds of the cross-validation, for sets without a split of their own, or random splits,
+            for sets that are not cross-validated either.
+        seed: Seed of the folds and splits.
+        shares: Shares of training and validation in random splits.
 
     Raises:
         UserError: If the files are neither there nor to be had, or a class has too few graphs for the folds.
     """
     found = raw_file(entry, data_root(root))
-    if found is None:
-        return _read(entry, cache_root() / entry.folder, root, num_folds, seed)
-    with mirrored(found_root(entry, found)) as mirror:
-        return _read(entry, mirror, root, num_folds, seed)
-
-
-def _read(
-    entry: Published, directory: Path, root: Path | None, num_folds: int, seed: int
-) -> tuple[CollectionArrays, EdgeReport]:
-    if entry.task == "link":
-        return _read_contacts(entry, directory, root)
-    graphs = lay_out([load_dataset(entry, directory, root)])
-    return assemble(entry.name, graphs, num_folds=num_folds, seed=seed)
+    own = (
+        mirrored(found_root(entry, found)) if found is not None else nullcontext(cache_root() / entry.folder)
+    )
+    with own as directory:
+        if entry.task == "link":
+            return _read_contacts(entry, directory, root)
+        graphs = lay_out([load_dataset(entry, directory, root)])
+    random = shares if entry.splits == 0 else None
+    return assemble(entry.name, graphs, num_folds=num_folds, seed=seed, shares=random)
 
 
 def assemble(
-    name: str, graphs: Graphs, *, num_folds: int = 10, seed: int = 0
+    name: str,
+    graphs: Graphs,
+    *,
+    num_folds: int = 10,
+    seed: int = 0,
+    shares: tuple[float, float] | None = None,
 ) -> tuple[CollectionArrays, EdgeReport]:
-    """Clean edges, degrees as features where there are none, and cross-validation.
+    """Clean edges, degrees as features where there are none, and cross-validation or random splits by shares.
 
     Raises:
         UserError: If a class has too few graphs for the folds.
@@ -83,7 +92,13 @@ def assemble(
     features = one_hot(csr.degrees()[:, None]) if graphs.features is None else graphs.features
     labels = check_labels(name, graphs.labels, len(graphs.sizes))
     try:
-        splits = cross_validation(labels, num_folds=num_folds, seed=seed)
+        if shares is None:
+            splits = cross_validation(labels, num_folds=num_folds, seed=seed)
+        else:
+            train, validation = shares
+            splits = random_splits(
+                labels, num_splits=num_folds, train=train, validation=validation, seed=seed
+            )
     except ValueError as error:
         raise UserError(f"{name}: {error}") from error
     collection = CollectionArrays(

@@ -192,7 +192,9 @@ def _collect(options: SourceOptions) -> tuple[CollectionArrays, EdgeReport]:
         )
     if options.source == "motifs":
         return motifs(options.num_graphs, seed=seed, num_folds=folds)
-    return read_collection(BY_NAME[options.source], options.data_root, num_folds=folds, seed=seed)
+    shares = (options.train_share, options.validation_share)
+    entry = BY_NAME[options.source]
+    return read_collection(entry, options.data_root, num_folds=folds, seed=seed, shares=shares)
 
 
 def _generate(options: SourceOptions) -> GraphArrays:

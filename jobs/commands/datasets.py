@@ -37,10 +37,12 @@ class Listed:
     name: str
     nodes: int | None
     edges: int | None
-    features: int
-    classes: int
+    features: int | None
+    classes: int | None
     splits: int
     where: str
+    graphs: int | None = 1
+    """Graphs of a collection; nodes and edges are counted over all of them."""
     task: str = "node"
     metric: str = ""
     """The paper's; empty for sets that it does not use."""
@@ -99,12 +101,13 @@ def list_datasets(data_root: DataRoot = None, as_json: Json = False) -> None:
     Example: [bold]cocn datasets list --data-root datasets[/bold]
     """
     from pipeline import catalogue
-    from pipeline.paper.registry import BENCHMARKS_BY_NAME
+    from pipeline.paper.registry import BENCHMARKS, BENCHMARKS_BY_NAME
 
     root = catalogue.data_root(data_root)
     rows = [
         Listed("minesweeper", None, None, 7, 2, 10, "generated, --side"),
         Listed("power-law", None, None, 16, 4, 1, "generated, --nodes"),
+        Listed("motifs", None, None, None, 3, 10, "generated, data.num_graphs", None, "graph"),
     ]
     for entry in catalogue.PUBLISHED:
         found = catalogue.raw_file(entry, root)
@@ -112,9 +115,13 @@ def list_datasets(data_root: DataRoot = None, as_json: Json = False) -> None:
         where = "found" if found is not None else absent
         if entry.name != "minesweeper" or found is not None:
             counts = (entry.nodes, entry.edges, entry.features, entry.classes, entry.splits)
-            rows.append(Listed(entry.name, *counts, where))
+            rows.append(Listed(entry.name, *counts, where, entry.graphs, entry.task))
     if any(row.name == "minesweeper" and row.nodes for row in rows):
         del rows[0]
+    for each in BENCHMARKS:
+        if each.entry is None:
+            where = "cocn reproduce isomorphism"
+            rows.append(Listed(each.name, None, None, None, None, 1, where, each.counts["graphs"]))
     listing = Listing(
         tuple(
             replace(row, task=known.task, metric=known.metric, protocol=str(known.protocol))
@@ -200,15 +207,17 @@ def _list_view(listing: Listing) -> "Table":
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("name")
-    for heading in ("nodes", "edges", "features", "classes"):
+    table.add_column("task")
+    for heading in ("graphs", "nodes", "edges", "features", "classes"):
         table.add_column(heading, justify="right")
     for heading in ("metric", "splits", "raw files"):
         table.add_column(heading)
     for row in listing.datasets:
-        counts = [row.nodes, row.edges, row.features, row.classes]
-        splits = row.protocol or (f"{row.splits} given" if row.splits else "random")
-        readable = (f"{count:,}" if count is not None else "any" for count in counts)
-        table.add_row(row.name, *readable, row.metric, splits, row.where)
+        counts = [row.graphs, row.nodes, row.edges, row.features, row.classes]
+        made = "folds" if row.task == "graph" else "given"
+        splits = row.protocol or (f"{row.splits} {made}" if row.splits else "random")
+        readable = (f"{count:,}" if count is not None else "–" for count in counts)
+        table.add_row(row.name, row.task, *readable, row.metric, splits, row.where)
     return table
 
 

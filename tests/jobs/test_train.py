@@ -18,7 +18,7 @@ def test_each_model_has_its_preset_below_the_file_and_the_flags(tmp_path: Path) 
     file = tmp_path / "run.yaml"
     file.write_text("data: {source: minesweeper}\ntrain: {patience: 3}\n")
     settings = preset_settings(
-        ["sparse", "segment"], file, {"train.epochs": 1, "train.clip": None}, quick=True
+        ["sparse", "segment"], file, {"train.epochs": 1, "train.clip": None}, quick=False
     )
     kernels = {name: config.model.inception_kernels for name, config in settings.items()}
     assert kernels == {"sparse": (3, 5), "segment": ()}

@@ -11,7 +11,7 @@ import cocn
 from pipeline.arrangement import write_arrangement
 from pipeline.catalogue import BY_NAME, raw_file
 from pipeline.errors import UserError
-from pipeline.gather import motifs, one_hot, read_collection
+from pipeline.gather import Graphs, assemble, motifs, one_hot, read_collection
 from pipeline.ingest import SourceOptions, ingest
 from pipeline.modelling import Inputs, build_model
 from pipeline.pool import read_pool
@@ -179,3 +179,13 @@ def test_models_that_are_not_meant_for_graphs_are_refused(motif_store: GraphStor
         with pytest.raises(UserError, match=reason) as caught:
             Inputs.of(motif_store, tiny_config(tmp_path, **settings))
         assert "\n" not in str(caught.value)
+
+
+def test_a_collection_that_is_not_cross_validated_gets_random_splits_by_shares() -> None:
+    labels = np.arange(100) % 2
+    graphs = Graphs(np.full(100, 2), np.stack([np.arange(0, 200, 2), np.arange(1, 200, 2)]), None, labels)
+    collection, _ = assemble("pairs", graphs, num_folds=3, shares=(0.7, 0.1))
+    assert [np.bincount(split).tolist() for split in collection.splits] == [[70, 10, 20]] * 3
+    assert (collection.splits[0] != collection.splits[1]).any()
+    again, _ = assemble("pairs", graphs, num_folds=3, shares=(0.7, 0.1))
+    assert (collection.splits == again.splits).all()
