@@ -24,14 +24,15 @@ def run_job(name: str, arguments: Sequence[str], work: Callable[[Config], object
 
     Args:
         name: The module, such as `jobs.train`.
-        arguments: The words after it: a file, or `env:NAME` for a variable that holds the file's text.
+        arguments: The words after it: files, of which later ones override earlier ones, or `env:NAME` for a
+            variable that holds a configuration's text.
         work: Takes the configuration and returns the result, which becomes the last line of output.
     """
-    if len(arguments) != 1:
-        say(f"usage: python -m {name} CONFIG")
+    if not arguments:
+        say(f"usage: python -m {name} CONFIG [CONFIG …]")
         return 2
     try:
-        result = work(read_config(arguments[0]))
+        result = work(read_config(arguments))
     except UserError as error:
         say(f"{name}: {error}")
         return 2
@@ -42,11 +43,11 @@ def run_job(name: str, arguments: Sequence[str], work: Callable[[Config], object
     return 0
 
 
-def read_config(place: str) -> Config:
-    """The configuration in a file, or in the environment, where submitted jobs find theirs."""
-    if not place.startswith(IN_ENVIRONMENT):
-        return load_config(Path(place))
-    name = place.removeprefix(IN_ENVIRONMENT)
+def read_config(places: Sequence[str]) -> Config:
+    """The configuration in files, or in the environment, where submitted jobs find theirs."""
+    if len(places) > 1 or not places[0].startswith(IN_ENVIRONMENT):
+        return load_config([Path(place) for place in places])
+    name = places[0].removeprefix(IN_ENVIRONMENT)
     try:
         return Config.model_validate_json(os.environ[name])
     except KeyError as error:

@@ -2,7 +2,7 @@
 
 import difflib
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -49,26 +49,33 @@ class ConfigError(UserError):
 
 
 def load_config(
-    path: Path | None = None,
+    paths: Path | Sequence[Path] | None = None,
     overrides: Mapping[str, object] | None = None,
     *,
     preset: Mapping[str, object] | None = None,
 ) -> Config:
-    """Read a configuration file and apply overrides.
+    """Read configuration files and apply overrides.
 
     Args:
-        path: YAML file; None starts from the defaults.
+        paths: YAML files, such as one for the model and one for the cluster; later ones override earlier
+            ones, and without any the defaults hold.
         overrides: Values by dotted key, such as `{"train.epochs": 3}`; None stands for a flag not given.
         preset: Values by dotted key that take the place of defaults.
 
     Raises:
         ConfigError: On a missing or unreadable file, an unknown key or a value of the wrong type.
     """
-    values = read_yaml(path) if path is not None else {}
-    origin = str(path) if path is not None else FLAGS
-    for key in _dotted_keys(values):
-        check_key(key, origin)
-    written = set(_dotted_keys(values))
+    files = [paths] if isinstance(paths, Path) else list(paths or ())
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for file in files:
+        content = read_yaml(file)
+        for key in _dotted_keys(content):
+            check_key(key, str(file))
+            origins[key] = str(file)
+        _merge(values, content)
+    origin = str(files[-1]) if files else FLAGS
+    written = set(origins)
     for key, value in (preset or {}).items():
         check_key(key, PRESET)
         if key not in written:
@@ -80,7 +87,8 @@ def load_config(
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(_first_problem(error, origin, given)) from error
+        origins |= dict.fromkeys(given, FLAGS)
+        raise ConfigError(_first_problem(error, origins, origin)) from error
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
@@ -171,13 +179,22 @@ def _assign(values: dict[str, Any], key: str, value: object, origin: str) -> Non
     values[name] = value
 
 
-def _first_problem(error: ValidationError, origin: str, given: Mapping[str, object]) -> str:
+def _merge(values: dict[str, Any], content: Mapping[str, Any]) -> None:
+    for name, value in content.items():
+        if isinstance(value, Mapping) and isinstance(values.get(name), dict):
+            _merge(values[name], value)
+        else:
+            values[name] = value
+
+
+def _first_problem(error: ValidationError, origins: Mapping[str, str], origin: str) -> str:
     problem = error.errors(include_url=False)[0]
     key = ".".join(str(part) for part in problem["loc"])
     message = problem["msg"].removeprefix("Value error, ")
     if not key:
         return f"{origin}: {message}"
-    place = FLAGS if any(key == name or key.startswith(f"{name}.") for name in given) else origin
+    named = [name for name in origins if key == name or key.startswith(f"{name}.")]
+    place = origins[max(named, key=len)] if named else origin
     more = f"; {error.error_count() - 1} more like it" if error.error_count() > 1 else ""
     expected = message.removeprefix("Input should be ")
     told = f"Expected '{key}' to be {expected}" if expected != message else f"'{key}': {message}"

@@ -3,18 +3,17 @@
 import logging
 import os
 import threading
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.cluster import ray_session
 from pipeline.config import Config
 from pipeline.errors import UserError
 from pipeline.evaluate import chosen_metric
 from pipeline.files import text_sha256
+from pipeline.groups import train_on_ray
 from pipeline.inputs import input_digest, input_stages
 from pipeline.mirror import RUN_FILE, pull, reconcile
 from pipeline.modelling import resolve_task, streams
@@ -25,14 +24,12 @@ from pipeline.results import TrainResult, read_epochs, read_now, read_result
 from pipeline.runs import Earlier, Run, start_child
 from pipeline.serving import write_model
 from pipeline.store import GraphStore
-from pipeline.training import TrainJob, memory_hint, train_worker
+from pipeline.training import TrainJob, train_worker
 from pipeline.trainings import STAGE_PREFIX
 
 logger = logging.getLogger(__name__)
 
 TRAININGS = "trainings"
-#: How often a group of workers is started again after one of them died.
-MAX_FAILURES = 3
 POLL_SECONDS = 0.3
 
 
@@ -144,12 +141,12 @@ def execute(job: TrainJob) -> None:
     """Run a job where it belongs: in this process, or in a group of Ray Train workers."""
     resources, model = job.config.resources, job.config.model
     by_heads = not (streams(model) or GraphStore.open(job.store).is_collection)
-    if by_heads and resources.workers > model.heads:
+    if by_heads and resources.most_workers > model.heads:
         raise UserError(
             f"Expected 'resources.workers' to be at most {model.heads}, the heads that '{model.name}' shares "
             f"out (got {resources.workers})"
         )
-    if resources.workers == 1:
+    if resources.most_workers == 1:
         train_here(job)
     else:
         train_on_ray(job)
@@ -162,92 +159,6 @@ def train_here(job: TrainJob) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_num_threads(job.config.resources.cpus_per_worker or os.cpu_count() or 1)
     train_worker(job, device=device)
-
-
-def train_on_ray(job: TrainJob) -> None:
-    """Train in a group of workers with DistributedDataParallel; gloo on CPUs, NCCL on GPUs.
-
-    Raises:
-        UserError: what a worker found wrong, or what its death says about memory.
-    """
-    # The loop keeps its own checkpoints, so nothing is reported to the controller but the end.
-    os.environ.setdefault("RAY_TRAIN_ENABLE_PRINT_PATCH", "0")
-    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
-    resources = job.config.resources
-    cpus = resources.cpus_per_worker or max((os.cpu_count() or 1) // resources.workers, 1)
-    local_cpus = max(os.cpu_count() or 1, cpus * resources.workers)
-    attempt = uuid.uuid4().hex[:8]
-    with ray_session(local_cpus):
-        from ray.train import FailureConfig, RunConfig, ScalingConfig
-        from ray.train.torch import TorchConfig, TorchTrainer
-        from ray.train.v2.api.exceptions import TrainingFailedError
-
-        per_worker = {"CPU": float(cpus)}
-        if resources.gpus_per_worker:
-            per_worker["GPU"] = float(resources.gpus_per_worker)
-        trainer = TorchTrainer(
-            train_loop_per_worker=ray_worker,
-            train_loop_config={"job": job, "threads": cpus, "attempt": attempt},
-            scaling_config=ScalingConfig(
-                num_workers=resources.workers,
-                use_gpu=resources.gpus_per_worker > 0,
-                resources_per_worker=per_worker,
-            ),
-            torch_config=TorchConfig(backend="nccl" if resources.gpus_per_worker else "gloo"),
-            run_config=RunConfig(
-                name=f"{job.directory.name}-{attempt}",
-                storage_path=str(job.directory.parent / ".ray"),
-                failure_config=FailureConfig(max_failures=MAX_FAILURES),
-            ),
-        )
-        try:
-            trainer.fit()
-        except TrainingFailedError as error:
-            raise UserError(explain_failure(job, error)) from error
-    problem = failure_note(job, attempt)
-    if problem.exists():
-        message = problem.read_text(encoding="utf-8")
-        problem.unlink()
-        raise UserError(message)
-
-
-def ray_worker(settings: Mapping[str, object]) -> None:
-    """One rank of a group of Ray Train workers."""
-    import ray.train
-    import ray.train.torch
-    import torch
-
-    job, threads, attempt = settings["job"], settings["threads"], settings["attempt"]
-    if not isinstance(job, TrainJob) or not isinstance(threads, int):
-        raise TypeError(f"Expected a job and a number of threads (got {type(job)}, {type(threads)})")
-    note = failure_note(job, str(attempt))
-    if note.exists():
-        # Ray starts the group again whatever ended it; what one rank found wrong would be wrong again.
-        return
-    torch.set_num_threads(threads)
-    context = ray.train.get_context()
-    try:
-        train_worker(job, context.get_world_rank(), context.get_world_size(), ray.train.torch.get_device())
-    except UserError as error:
-        note.write_text(str(error), encoding="utf-8")
-        raise
-
-
-def failure_note(job: TrainJob, attempt: str) -> Path:
-    """Where a worker tells the driver, in one line, what no retry would mend."""
-    return job.directory / f".failure-{attempt}"
-
-
-def explain_failure(job: TrainJob, error: Exception) -> str:
-    """One line on why the workers gave up."""
-    text = str(error)
-    if "OutOfMemory" in text or "out of memory" in text.lower() or "memory pressure" in text:
-        return memory_hint(job.config)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (
-        f"Expected the workers to finish (got, after {MAX_FAILURES} restarts, "
-        f"{lines[-1] if lines else type(error).__name__}); the same command goes on from the last checkpoint"
-    )
 
 
 @contextmanager

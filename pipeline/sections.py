@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from pipeline.places import Place, RemotePlace
 
@@ -12,6 +12,18 @@ Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _parse_workers(value: object) -> int | str:
+    """A number of workers, or a range of them as `least..most`."""
+    least, dots, most = str(value).partition("..")
+    ends = (least, most if dots else least)
+    if not all(end.isdecimal() and int(end) > 0 for end in ends) or int(ends[0]) > int(ends[1]):
+        raise ValueError("Input should be a number of workers, or a range of them such as 2..8")
+    return int(least) if ends[0] == ends[1] else f"{int(least)}..{int(most)}"
+
+
+Workers = Annotated[int | str, PlainValidator(_parse_workers)]
 
 
 class Section(BaseModel):
@@ -200,12 +212,25 @@ class TrainConfig(Section):
 class ResourceConfig(Section):
     """What the run may use; never changes a result beyond rounding."""
 
-    workers: Count = 1
-    """Processes that train together."""
+    workers: Workers = 1
+    """Processes that train together: a number, or a range such as 2..8, of which as many run as there is room
+    for."""
+    resize_seconds: Positive = 60
+    """How often a training with a range of workers looks for room for more of them."""
     cpus_per_worker: Count | None = None
     """Cores, and threads, of each worker; by default the machine's cores are shared out evenly."""
     gpus_per_worker: NonNegative = 0
     """GPUs of each worker."""
+
+    @property
+    def least_workers(self) -> int:
+        """The number of workers, or the lower end of their range."""
+        return self.workers if isinstance(self.workers, int) else int(self.workers.partition("..")[0])
+
+    @property
+    def most_workers(self) -> int:
+        """The number of workers, or the upper end of their range."""
+        return self.workers if isinstance(self.workers, int) else int(self.workers.partition("..")[2])
 
 
 class TrackingConfig(Section):

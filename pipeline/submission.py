@@ -15,6 +15,7 @@ from typing import Literal
 from pipeline.clusters import PROBE_PREFIX, Cluster
 from pipeline.config import Config, ConfigError, read_yaml
 from pipeline.errors import UserError
+from pipeline.paper.registry import FAMILY
 from pipeline.passwords import without_password
 from pipeline.places import Uri
 from pipeline.provenance import source_revision, user_name
@@ -167,7 +168,7 @@ def exists(cluster: Cluster, path: Path | Uri) -> bool:
 def driver_resources(stage: StageName, config: Config) -> tuple[float, float]:
     """CPUs and GPUs of the driver: a single worker trains inside it, several are processes of their own."""
     resources = config.resources
-    alone = resources.workers == 1 or config.model.name != "segment"
+    alone = resources.most_workers == 1 or config.model.name not in FAMILY
     if stage not in ("train", "predict") or not alone:
         return 0.0, 0.0
     return float(resources.cpus_per_worker or 1), float(resources.gpus_per_worker)

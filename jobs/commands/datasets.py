@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jobs.commands.source import (
-    ConfigFile,
+    ConfigFiles,
     DataRoot,
     Directed,
     Features,
@@ -135,7 +135,7 @@ def list_datasets(data_root: DataRoot = None, as_json: Json = False) -> None:
 
 def info(
     source: Annotated[str, typer.Argument(help="Data set, path of a graph, or a store.")],
-    config: ConfigFile = None,
+    config: ConfigFiles = None,
     data_root: DataRoot = None,
     side: Side = None,
     nodes: Nodes = None,

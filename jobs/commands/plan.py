@@ -6,7 +6,7 @@ import typer
 
 from jobs.commands.source import (
     Assignments,
-    ConfigFile,
+    ConfigFiles,
     DataRoot,
     Json,
     Nodes,
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     source: Annotated[str | None, typer.Argument(help="Data set, path of a graph, or a store.")] = None,
-    config: ConfigFile = None,
+    config: ConfigFiles = None,
     data_root: DataRoot = None,
     side: Side = None,
     nodes: Nodes = None,

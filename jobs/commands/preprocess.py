@@ -8,7 +8,7 @@ import typer
 
 from jobs.commands.source import (
     Assignments,
-    ConfigFile,
+    ConfigFiles,
     DataRoot,
     Directed,
     Features,
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 def preprocess(
     source: Annotated[str | None, typer.Argument(help="Data set by name, or the path of a graph.")] = None,
-    config: ConfigFile = None,
+    config: ConfigFiles = None,
     store: Annotated[str | None, typer.Option(help="Directory or URI (s3://, gs://) of the store.")] = None,
     data_root: DataRoot = None,
     side: Side = None,

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
     from pipeline.ingest import SourceOptions
     from pipeline.places import Uri
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file; flags override it.")]
+ConfigFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--config", help="YAML file; repeatable, later ones override earlier ones, flags all."),
+]
 DataRoot = Annotated[
     Path | None, typer.Option(help="Raw files of published data sets; never written to. Else COCN_DATA_ROOT.")
 ]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from jobs.commands.source import DataRoot
+from jobs.commands.source import ConfigFiles, DataRoot
 from jobs.output import emit
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def train(
         list[str],
         typer.Argument(help="vanilla, expanded, sparse, segment, or mlp, gcn, gat, sage, sgc, linkx."),
     ],
-    config: Annotated[Path | None, typer.Option(help="YAML file; flags override it.")] = None,
+    config: ConfigFiles = None,
     source: Annotated[str | None, typer.Option("--data", help="Data set by name, or a path.")] = None,
     data_root: DataRoot = None,
     store: Annotated[
@@ -51,8 +51,10 @@ def train(
     batch_size: Annotated[int | None, typer.Option(help="Records in a batch, over all workers.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Learning rate at its peak.")] = None,
     workers: Annotated[
-        int | None,
-        typer.Option(help="Processes that share the rows of a step, or the heads of a full graph."),
+        str | None,
+        typer.Option(
+            help="Processes, or a range such as 2..8; they share a step's rows, or a graph's heads."
+        ),
     ] = None,
     cpus_per_worker: Annotated[int | None, typer.Option(help="Cores of each worker.")] = None,
     gpus_per_worker: Annotated[float | None, typer.Option(help="GPUs of each worker.")] = None,
@@ -108,15 +110,15 @@ def train(
 
 
 def preset_settings(
-    models: "Sequence[str]", file: Path | None, overrides: "Mapping[str, object]", *, quick: bool
+    models: "Sequence[str]", files: list[Path] | None, overrides: "Mapping[str, object]", *, quick: bool
 ) -> "dict[str, Config]":
-    """The configuration of each model: its preset for the data set, below the file and the flags."""
+    """The configuration of each model: its preset for the data set, below the files and the flags."""
     from pipeline.config import load_config
     from pipeline.presets import load_preset
 
-    source = load_config(file, overrides).data.source
+    source = load_config(files, overrides).data.source
     presets = {name: load_preset(source, name, quick=quick) for name in models}
-    return {name: load_config(file, overrides, preset=preset) for name, preset in presets.items()}
+    return {name: load_config(files, overrides, preset=preset) for name, preset in presets.items()}
 
 
 def _say(line: str) -> None:

@@ -13,13 +13,13 @@ from pipeline.errors import UserError
 def test_a_configuration_travels_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     config = load_config(None, {"train.epochs": 3, "output": "/shared/runs", "data.store": "/shared/s"})
     monkeypatch.setenv("COCN_CONFIG", config.model_dump_json())
-    assert read_config("env:COCN_CONFIG") == config
+    assert read_config(["env:COCN_CONFIG"]) == config
     monkeypatch.setenv("COCN_CONFIG", '{"train": {"epoch": 3}}')
     with pytest.raises(UserError, match=r"got 'train\.epoch'"):
-        read_config("env:COCN_CONFIG")
+        read_config(["env:COCN_CONFIG"])
     monkeypatch.delenv("COCN_CONFIG")
     with pytest.raises(UserError, match="no such variable"):
-        read_config("env:COCN_CONFIG")
+        read_config(["env:COCN_CONFIG"])
 
 
 def test_the_last_line_is_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,11 +30,14 @@ def test_the_last_line_is_the_result(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     assert run_job("jobs.test", [str(tmp_path / "run.yaml")], work) == 0
     assert json.loads(capsys.readouterr().out) == {"epochs": 3}
+    (tmp_path / "short.yaml").write_text("train: {epochs: 1}")
+    assert run_job("jobs.test", [str(tmp_path / name) for name in ("run.yaml", "short.yaml")], work) == 0
+    assert json.loads(capsys.readouterr().out) == {"epochs": 1}
 
 
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_job("jobs.test", [], str) == 2
-    assert capsys.readouterr().err == "usage: python -m jobs.test CONFIG\n"
+    assert capsys.readouterr().err == "usage: python -m jobs.test CONFIG [CONFIG …]\n"
     (tmp_path / "run.yaml").write_text("trian: {}")
     assert run_job("jobs.test", [str(tmp_path / "run.yaml")], str) == 2
     assert "unknown key 'trian'; did you mean 'train'?" in capsys.readouterr().err

@@ -28,6 +28,21 @@ def test_flags_win_over_the_file_and_none_is_a_flag_not_given(tmp_path: Path) ->
     assert (config.train.epochs, config.train.batch_size) == (9, 32)
 
 
+def test_later_files_win_and_errors_name_the_file_at_fault(tmp_path: Path) -> None:
+    model, cluster = tmp_path / "model.yaml", tmp_path / "cluster.yaml"
+    model.write_text("train: {epochs: 7, batch_size: 32}\nresources: {workers: 1}\n")
+    cluster.write_text("resources: {workers: 2..8}\noutput: /shared/runs\n")
+    config = load_config([model, cluster], {"train.epochs": 9})
+    assert (config.train.epochs, config.train.batch_size) == (9, 32)
+    assert (config.resources.workers, config.output) == ("2..8", Path("/shared/runs"))
+    model.write_text("train: {epochs: none}\n")
+    with pytest.raises(ConfigError, match=r"model\.yaml: Expected 'train.epochs' to be a valid integer"):
+        load_config([model, cluster])
+    cluster.write_text("resources: {worker: 2}\n")
+    with pytest.raises(ConfigError, match=r"cluster\.yaml: unknown key 'resources.worker'"):
+        load_config([model, cluster])
+
+
 def test_resolved_configuration_reads_back(tmp_path: Path) -> None:
     config = load_config(None, {"model.inception_kernels": (3, 5), "output": tmp_path, "train.clip": 0.0})
     assert load_config(written(tmp_path, to_yaml(config))) == config

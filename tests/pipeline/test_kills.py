@@ -19,7 +19,7 @@ import torch.multiprocessing as multiprocessing
 
 from pipeline.checkpoint import TrainState, find_checkpoint, latest_checkpoint, read_state
 from pipeline.config import Config, to_yaml
-from pipeline.launch import train_on_ray
+from pipeline.groups import train_on_ray
 from pipeline.predict import predict
 from pipeline.results import read_epochs, read_result
 from pipeline.server import free_port

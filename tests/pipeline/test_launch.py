@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.launch import View, execute, explain_failure, failure_note, ray_worker, training_directory
+from pipeline.launch import View, execute, training_directory
 from pipeline.results import EpochRecord, Now, append_epoch, write_now
 from pipeline.segments import write_segments
 from pipeline.store import GraphStore
@@ -37,31 +37,6 @@ def test_stages_of_other_splits_leave_the_directory_alone(tiny_store: GraphStore
 def test_more_workers_than_heads_are_refused(tiny_store: GraphStore) -> None:
     with pytest.raises(UserError, match=r"at most 2, the heads that 'sparse' shares out \(got 3\)"):
         execute(make_job(tiny_store, model__name="sparse", resources__workers=3))
-
-
-def test_a_worker_does_not_repeat_what_a_rank_found_wrong(tiny_store: GraphStore) -> None:
-    job = make_job(tiny_store)
-    failure_note(job, "a").write_text("Expected a finite loss (got nan)")
-    ray_worker({"job": job, "threads": 1, "attempt": "a"})
-    assert not list(job.directory.glob("last-*"))
-
-
-@pytest.mark.parametrize(
-    "death", ["ray.exceptions.OutOfMemoryError: 1.2 GB", "killed due to memory pressure"]
-)
-def test_a_death_by_memory_says_what_to_lower(tiny_store: GraphStore, death: str) -> None:
-    told = explain_failure(
-        make_job(tiny_store), RuntimeError(f"Training failed due to worker errors:\n{death}")
-    )
-    assert "lower train.batch_size" in told
-    assert "\n" not in told
-
-
-def test_any_other_death_is_told_in_one_line(tiny_store: GraphStore) -> None:
-    told = explain_failure(make_job(tiny_store), RuntimeError("worker errors:\n  File x\nKeyError: 'a'\n"))
-    assert "KeyError: 'a'" in told
-    assert "goes on from the last checkpoint" in told
-    assert "\n" not in told
 
 
 class Lines:

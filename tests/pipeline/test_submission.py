@@ -22,12 +22,14 @@ def test_the_package_holds_sources_only() -> None:
     [
         ("segment", 1, "train", (2.0, 1.0)),
         ("segment", 4, "train", (0.0, 0.0)),
-        ("sparse", 4, "train", (2.0, 1.0)),
+        ("segment", "2..4", "train", (0.0, 0.0)),
+        ("sparse", 4, "train", (0.0, 0.0)),
+        ("gcn", 4, "train", (2.0, 1.0)),
         ("segment", 1, "preprocess", (0.0, 0.0)),
     ],
 )
 def test_a_driver_that_trains_itself_asks_for_what_a_worker_gets(
-    model: str, workers: int, stage: str, expected: tuple[float, float]
+    model: str, workers: int | str, stage: str, expected: tuple[float, float]
 ) -> None:
     overrides = {
         "model.name": model,
