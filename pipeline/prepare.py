@@ -106,7 +106,7 @@ def _prepare_collection(
     times.append(_time_of(store, "arrangement", not ran))
     say(_line(times[-1]))
     return Prepared(
-        store=store.path,
+        store=store.place,
         digest=store.digest,
         num_nodes=store.num_nodes,
         num_edges=store.manifest.num_edges,
