@@ -75,10 +75,8 @@ def evaluate_links(scores_R: Tensor, labels_R: Tensor, ranks_R: Tensor, groups_R
     loss = float(F.binary_cross_entropy_with_logits(scores, labels.double()))
     if not math.isfinite(loss):
         return Evaluation(labels.numel(), loss, {})
-    probabilities = torch.stack([-scores, scores], dim=1).sigmoid()
-    names = ("roc_auc", "average_precision")
-    known = score(probabilities.numpy(), labels.numpy())
-    metrics = {name: known[name] for name in names if name in known}
+    # Of the scores themselves: as probabilities large ones would all be 1.
+    metrics = score_order(scores.numpy(), labels.numpy())
     true = labels == 1
     if bool(true.any()):
         ranks, groups = ranks_R.cpu()[true].double(), groups_R.cpu()[true]
@@ -119,10 +117,21 @@ def score(probabilities_RC: NDArray[np.float64], labels_R: NDArray[np.int64]) ->
         "accuracy": float((predicted == labels_R).mean()),
         "macro_f1": float(metrics.f1_score(labels_R, predicted, average="macro", zero_division=0)),
     }
-    if probabilities_RC.shape[1] == 2 and 0 < labels_R.sum() < labels_R.size:
-        scores["roc_auc"] = float(metrics.roc_auc_score(labels_R, probabilities_RC[:, 1]))
-        scores["average_precision"] = float(metrics.average_precision_score(labels_R, probabilities_RC[:, 1]))
+    if probabilities_RC.shape[1] == 2:
+        scores |= score_order(probabilities_RC[:, 1], labels_R)
     return scores
+
+
+def score_order(scores_R: NDArray[np.float64], labels_R: NDArray[np.int64]) -> dict[str, float]:
+    """ROC AUC and average precision of two classes; none unless both occur."""
+    from sklearn import metrics
+
+    if not 0 < labels_R.sum() < labels_R.size:
+        return {}
+    return {
+        "roc_auc": float(metrics.roc_auc_score(labels_R, scores_R)),
+        "average_precision": float(metrics.average_precision_score(labels_R, scores_R)),
+    }
 
 
 @dataclass(frozen=True)

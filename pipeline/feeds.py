@@ -15,11 +15,12 @@ from pipeline.collection_feed import CollectionFeed
 from pipeline.config import Config
 from pipeline.evaluate import gather_rows
 from pipeline.inputs import part_code, part_of_rows, read_graph, read_node_table
+from pipeline.link_feed import LinkFeed
 from pipeline.loader import LoaderState, SegmentLoader
 from pipeline.modelling import Network, position_source, resolve_task, streams
 from pipeline.segments import PARTS, open_segments
 from pipeline.sequences import sequence
-from pipeline.shares import Feed, Predictions, Share
+from pipeline.shares import Feed, OneStepFeed, Predictions, Share
 from pipeline.sources import MemorySource, NodeTable, SegmentSource
 from pipeline.store import GraphStore
 from pipeline.windows import Segments, build_segments
@@ -35,6 +36,8 @@ def open_feed(
     task = resolve_task(config, store)
     if store.is_collection:
         return CollectionFeed(store, config, task, rank, world_size, device)
+    if task == "link":
+        return LinkFeed(store, config, world_size, device)
     if streams(config.model):
         return SegmentFeed(store, config, model, rank, world_size, device)
     return GraphFeed(store, config, world_size, device)
@@ -148,7 +151,7 @@ class SegmentFeed:
             self._loader.load_state(cursor)
 
 
-class GraphFeed:
+class GraphFeed(OneStepFeed):
     """The whole graph in every step; ranks share out its heads, and each sees every node."""
 
     def __init__(self, store: GraphStore, config: Config, world_size: int, device: torch.device) -> None:
@@ -156,21 +159,7 @@ class GraphFeed:
         split = torch.from_numpy(store.split(config.data.split).astype(np.int64))
         self._labels = torch.from_numpy(store.labels().astype(np.int64)).to(device)
         self._nodes = {part: (split == part_code(part)).nonzero().squeeze(1).to(device) for part in PARTS}
-        self._world_size = world_size
-        self._epoch = 0
-        self._pending = True
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return 1
-
-    @property
-    def epoch_ended(self) -> bool:
-        return not self._pending
-
-    def start_epoch(self, epoch: int) -> None:
-        if epoch != self._epoch:
-            self._epoch, self._pending = epoch, True
+        super().__init__(self._nodes["train"].numel(), world_size)
 
     def shares(self) -> Iterator[Share]:
         if self._pending:
@@ -188,18 +177,6 @@ class GraphFeed:
     def predict(self, model: nn.Module, part: str) -> Predictions:
         nodes = self._nodes[part]
         return Predictions(nodes, model(self._graph).float()[nodes], self._labels[nodes])
-
-    def cursor(self) -> LoaderState | None:
-        rows = self._nodes["train"].numel()
-        position = 0 if self._pending else rows
-        return LoaderState(epoch=self._epoch, position=position, num_rows=rows, batch_size=rows, seed=0)
-
-    def sequencer(self) -> dict[str, Tensor] | None:
-        return None
-
-    def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
-        if cursor is not None:
-            self._epoch, self._pending = cursor.epoch, cursor.position == 0
 
 
 def sequence_segments(

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 import cocn
 from cocn import GraphBatch
 from pipeline.arrangement import STAGE as ARRANGEMENT
-from pipeline.arrays import SPLIT_NAMES
+from pipeline.arrays import CSR, SPLIT_NAMES
 from pipeline.config import Config
 from pipeline.files import text_sha256
 from pipeline.heads import head_positions
-from pipeline.modelling import position_source, streams
+from pipeline.links import stage_name as links_stage
+from pipeline.modelling import position_source, resolve_task, streams
 from pipeline.positions import STAGE as POSITIONS
 from pipeline.propagate import open_propagated
 from pipeline.propagate import stage_name as propagated_stage
@@ -27,6 +28,8 @@ def input_stages(store: GraphStore, config: Config) -> tuple[str, ...]:
     """The stages of a store that a training reads."""
     if store.is_collection:
         return (ARRANGEMENT, INGEST)
+    if resolve_task(config, store) == "link":
+        return (INGEST, links_stage(config.data.split))
     model, source = config.model, position_source(config.model)
     stages = {INGEST}
     if streams(model):
@@ -72,9 +75,17 @@ def read_node_table(store: GraphStore, config: Config) -> NodeTable:
     return table
 
 
-def read_graph(store: GraphStore, config: Config) -> GraphBatch:
-    """The whole graph, arranged once for every step."""
-    csr = store.csr()
+def read_graph(store: GraphStore, config: Config, visible: CSR | None = None) -> GraphBatch:
+    """The whole graph, arranged once for every step.
+
+    Args:
+        store: The graph.
+        config: The configuration.
+        visible: The edges to read in place of all, where links are predicted. The store's positions know all
+            edges, so those of a small graph are computed anew.
+
+    """
+    csr = store.csr() if visible is None else visible
     sources = np.repeat(np.arange(csr.num_nodes, dtype=np.int64), csr.degrees())
     edge_index = torch.from_numpy(np.stack([sources, csr.indices.astype(np.int64)]))
     positions = None
@@ -91,9 +102,14 @@ def read_graph(store: GraphStore, config: Config) -> GraphBatch:
         # Only the order counts, and numbers of places are exact in the type of the features.
         places = dense_ranks(np.asarray(columns), csr.num_nodes)
         positions = torch.from_numpy(places.T.astype(np.float32))
-    elif source == "implicit":
+    elif source == "implicit" and visible is None:
         positions = torch.from_numpy(np.array(store.positions()))
     x = torch.from_numpy(np.array(store.features())) if store.manifest.num_features else None
     return cocn.prepare(
-        x, edge_index, positions=positions, num_nodes=csr.num_nodes, self_loops=config.model.self_loops
+        x,
+        edge_index,
+        positions=positions,
+        num_nodes=csr.num_nodes,
+        self_loops=config.model.self_loops,
+        truncate=config.positions.truncate if source == "implicit" else None,
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import cocn
+from cocn.graphs import STRUCTURAL_LIMIT
 from cocn.positions import Propagation
 from pipeline.arrangement import STAGE as ARRANGEMENT
 from pipeline.arrays import Task
@@ -45,7 +46,9 @@ class Inputs:
     @classmethod
     def of(cls, store: GraphStore, config: Config) -> "Inputs":
         task = resolve_task(config, store)
-        if store.is_collection:
+        if task == "link" and not store.is_collection:
+            columns = 1 + config.positions.truncate
+        elif store.is_collection:
             columns = cast(int, store.manifest.stages[ARRANGEMENT].summary["columns"])
         else:
             columns = len(store.position_columns) if store.has("positions") else 0
@@ -71,6 +74,12 @@ def resolve_task(config: Config, store: GraphStore) -> Task:
         possible = "node or link" if there == "node" else there
         raise UserError(f"Expected 'data.task' to be {possible} for {store.manifest.name} (got {task})")
     check_model(config.model, task, collection=store.is_collection)
+    whole = task == "link" and not store.is_collection
+    if whole and position_source(config.model) == "implicit" and store.num_nodes > STRUCTURAL_LIMIT:
+        raise UserError(
+            "Expected 'model.positions' to be explicit for links of a graph of more than "
+            f"{STRUCTURAL_LIMIT:,} nodes (got implicit, and the store's positions know the hidden links)"
+        )
     if config.data.protocol != "holdout" and task != "graph":
         raise UserError(
             f"Expected 'data.protocol' to be holdout, as cross-validation is for graph tasks "

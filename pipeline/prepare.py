@@ -13,7 +13,8 @@ from pipeline.config import Config
 from pipeline.files import text_sha256
 from pipeline.heads import OrderParameters, write_orders
 from pipeline.ingest import SourceOptions, describe_source, ingest, options_from, short_name
-from pipeline.modelling import position_source, streams
+from pipeline.links import write_links
+from pipeline.modelling import position_source, resolve_task, streams
 from pipeline.positions import DEFAULT_BUDGET_SECONDS, Choice, resolve_parameters, write_positions
 from pipeline.propagate import propagate_features
 from pipeline.remote import Remote, resolve
@@ -145,9 +146,19 @@ def open_prepared(
 
 
 def _prepare_model(store: GraphStore, config: Config, splits: Collection[int]) -> None:
-    """What streaming needs beyond the graph: propagated features, and shards where the order is fixed."""
+    """What training needs beyond the graph.
+
+    Graphs of a collection are arranged, and links hidden; streaming reads propagated features, and shards
+    where the order is fixed.
+    """
     model = config.model
-    if not streams(model):
+    if store.is_collection:
+        write_arrangement(store, config.positions.truncate)
+    elif resolve_task(config, store) == "link":
+        for split in splits:
+            data = config.data.model_copy(update={"split": split})
+            write_links(store, config.model_copy(update={"data": data}))
+    if store.is_collection or not streams(model):
         return
     source = position_source(model)
     steps = max(int(model.propagated_features), model.smoothness if source == "explicit" else 0)

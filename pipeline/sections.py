@@ -73,6 +73,12 @@ class DataConfig(Section):
     """Column of the node tables with train, val or test; by default `split` where there is one."""
     directed: bool = False
     """Keep the direction of the edges; distances always ignore it."""
+    link_validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    """Share of a graph's edges that are hidden for validation where links are predicted."""
+    link_test_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """Share of a graph's edges that are hidden for the test where links are predicted."""
+    link_negatives: Count = 1
+    """Pairs without an edge for each hidden one, which all hidden ones of a part are ranked among."""
     num_splits: Count = 10
     """Random splits made for graphs that come without any, or folds of a collection's cross-validation."""
     train_share: Annotated[float, Field(gt=0, lt=1)] = 0.5

@@ -79,3 +79,42 @@ class Feed(Protocol):
 
     def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
         """Go to a saved place."""
+
+
+class OneStepFeed:
+    """The cursor of a feed whose epochs are one step, on the whole graph.
+
+    Args:
+        num_rows: Rows of the step.
+        world_size: Number of ranks, which share out the heads and all see every row.
+    """
+
+    def __init__(self, num_rows: int, world_size: int) -> None:
+        self._num_rows = num_rows
+        self._world_size = world_size
+        self._epoch = 0
+        self._pending = True
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return 1
+
+    @property
+    def epoch_ended(self) -> bool:
+        return not self._pending
+
+    def start_epoch(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            self._epoch, self._pending = epoch, True
+
+    def cursor(self) -> LoaderState | None:
+        rows = self._num_rows
+        position = 0 if self._pending else rows
+        return LoaderState(epoch=self._epoch, position=position, num_rows=rows, batch_size=rows, seed=0)
+
+    def sequencer(self) -> dict[str, Tensor] | None:
+        return None
+
+    def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
+        if cursor is not None:
+            self._epoch, self._pending = cursor.epoch, cursor.position == 0

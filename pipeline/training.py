@@ -107,7 +107,8 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device) 
     state = resume(job, store, model, optimiser, feed)
     network = distribute(model, job.config.model, rank, world_size, batched=origin.inputs.batched)
     metric = chosen_metric(settings.metric, origin.inputs.num_classes, origin.inputs.task)
-    class_weights = balance_classes(store, job.config, device) if settings.class_weights else None
+    weighted = settings.class_weights and origin.inputs.task != "link"
+    class_weights = balance_classes(store, job.config, device) if weighted else None
     total_steps = settings.epochs * feed.steps_per_epoch
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
     log = Log(job, origin, state, rank)
