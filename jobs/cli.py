@@ -30,6 +30,8 @@ COMMANDS = (
     "bench",
     "doctor",
 )
+# What typer, too, makes of Ctrl-C.
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -61,16 +63,17 @@ def build_app() -> typer.Typer:
 
 def _run(words: Sequence[str], debug: bool) -> int:
     try:
-        return int(build_app()(args=words, prog_name="cocn", standalone_mode=False) or 0)
+        code = int(build_app()(args=words, prog_name="cocn", standalone_mode=False) or 0)
+        return _fail("interrupted", code, debug) if code == INTERRUPTED else code
     except KeyboardInterrupt:
-        return _fail("interrupted", 130, debug)
+        return _fail("interrupted", INTERRUPTED, debug)
     except UserError as error:
         return _fail(str(error), 2, debug)
     except typer.TyperException as error:
         message = error.format_message()  # empty when a command without arguments has shown its help
         return _fail(f"{message} (see cocn --help)", error.exit_code, debug) if message else error.exit_code
     except typer.Abort:
-        return _fail("interrupted", 130, debug)
+        return _fail("interrupted", INTERRUPTED, debug)
     except Exception as error:  # noqa: BLE001 - the one place where any failure becomes one line
         return _fail(f"{type(error).__name__}: {error} (--debug shows where)", 1, debug)
 

@@ -1,9 +1,11 @@
 """A training in a group of Ray Train workers: as many as asked for, or as many as there is room for."""
 
 import os
+import signal
+import threading
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.cluster import ray_session
@@ -60,13 +62,32 @@ def train_on_ray(job: TrainJob) -> None:
             ),
         )
         try:
-            trainer.fit()
+            with interrupts_kept():
+                trainer.fit()
         except TrainingFailedError as error:
             raise UserError(explain_failure(job, error)) from error
     problem = read_failure(job, attempt)
     if problem is not None:
         failure_note(job, attempt).unlink(missing_ok=True)
         raise UserError(problem)
+
+
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Give Ctrl-C its meaning back.
+
+    Ray Train takes it over to end its workers, leaves with exit code 0 or 1, and keeps it.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit as error:
+        if error.code not in (0, 1):  # another signal's
+            raise
+        raise KeyboardInterrupt from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def ray_storage(job: TrainJob) -> tuple[str, object | None]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.memory import peak_memory
+from pipeline.memory import peak_memory, reset_peak
 
 EPOCHS = "epochs.jsonl"
 NOW = "now.json"
@@ -123,8 +123,15 @@ def read_result(directory: Path) -> TrainResult | None:
     return TrainResult.model_validate_json(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
+def reset_peak_memory() -> None:
+    """Forget the peaks of trainings that this process did before."""
+    reset_peak()
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
 def peak_memory_mb() -> float:
-    """Largest memory of this process so far; on CUDA that of the device."""
+    """Largest memory of this process since the reset; on CUDA that of the device."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**20
     return peak_memory() / 2**20

@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,7 @@ from pipeline.results import (
     peak_memory_mb,
     read_epochs,
     read_result,
+    reset_peak_memory,
     write_now,
     write_result,
 )
@@ -87,12 +88,13 @@ def train_worker(
     Raises:
         UserError: if the loss is no number, memory runs out, or a checkpoint belongs to another store.
     """
-    with explain_memory(job.config):
-        run_epochs(job, rank, world_size, torch.device(device))
+    reset_peak_memory()
+    with explain_memory(job.config), ExitStack() as leaving:
+        run_epochs(job, rank, world_size, torch.device(device), leaving)
 
 
-def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device) -> None:
-    """The loop."""
+def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device, leaving: ExitStack) -> None:
+    """The loop; `leaving` closes what it opens, however it ends."""
     settings = job.config.train
     if job.mirror is not None:
         pull(job.mirror, job.directory)
@@ -111,7 +113,7 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device) 
     class_weights = balance_classes(store, job.config, device) if weighted else None
     total_steps = settings.epochs * feed.steps_per_epoch
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
-    log = Log(job, origin, state, rank)
+    log = leaving.enter_context(closing(Log(job, origin, state, rank)))
     out_of_time = False
 
     while not (out_of_time or is_done(state, settings)):
@@ -411,4 +413,3 @@ def finish(
         log.metrics(state.epoch, result.metrics())
         write_result(job.directory, result)
         job.publish()
-    log.close()

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow.parquet as pq
@@ -55,24 +56,29 @@ def wait_for_mid_epoch(find: Callable[[], Path | None], alive: Callable[[], bool
     raise AssertionError("the training was never seen in the middle of its second epoch")
 
 
+def command_line(config: Config, directory: Path, database: Path) -> tuple[list[str], dict[str, Any]]:
+    """`cocn train segment` with a configuration and an empty tracking database, and how to start it."""
+    file = directory / "run.yaml"
+    file.write_text(to_yaml(config))
+    config.output.mkdir()
+    shutil.copy(database, config.output / "mlflow.db")
+    command = [sys.executable, "-m", "jobs.cli", "train", "segment", "--config", str(file), "--json"]
+    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    return command, {"cwd": ROOT, "env": {**environment, "OMP_NUM_THREADS": "1"}, "text": True}
+
+
 def test_the_same_command_goes_on_after_its_process_was_killed(
     tiny_store: GraphStore, tmp_path: Path, tracking_database: Path
 ) -> None:
     torch.set_num_threads(1)
     output = tmp_path / "runs"
     config = small_steps(output, data__store=str(tiny_store.path))
-    file = tmp_path / "run.yaml"
-    file.write_text(to_yaml(config))
-    output.mkdir()
-    shutil.copy(tracking_database, output / "mlflow.db")
-    command = [sys.executable, "-m", "jobs.cli", "train", "segment", "--config", str(file), "--json"]
-    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
-    started = {"cwd": ROOT, "env": {**environment, "OMP_NUM_THREADS": "1"}, "text": True}
+    command, started = command_line(config, tmp_path, tracking_database)
 
     def directory() -> Path | None:
         return next((output / "trainings").glob("*-segment-*"), None)
 
-    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **started)  # type: ignore[call-overload]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **started)
     try:
         wait_for_mid_epoch(directory, lambda: first.poll() is None)
     finally:
@@ -82,7 +88,7 @@ def test_the_same_command_goes_on_after_its_process_was_killed(
     assert found is not None
     assert read_result(found) is None
 
-    second = subprocess.run(command, capture_output=True, timeout=TIMEOUT_SECONDS, check=False, **started)  # type: ignore[call-overload]
+    second = subprocess.run(command, capture_output=True, timeout=TIMEOUT_SECONDS, check=False, **started)
     assert second.returncode == 0, second.stderr
     resumed = json.loads(second.stdout.splitlines()[-1])["trainings"][0]
 
@@ -107,6 +113,27 @@ def test_the_same_command_goes_on_after_its_process_was_killed(
     points = tracking.read_history(trainings[0].run_id, "train_loss")
     assert sorted({point.step for point in points}) == [0, 1, 2, 3]
     assert sorted(run.status for run in runs if run.tags["cocn.role"] == "parent") == ["FAILED", "FINISHED"]
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.cluster)])
+def test_ctrl_c_leaves_no_run_that_seems_to_go_on(
+    tiny_store: GraphStore, tmp_path: Path, tracking_database: Path, workers: int
+) -> None:
+    output = tmp_path / "runs"
+    settings = {"data__store": str(tiny_store.path), "train__epochs": 100_000, "resources__workers": workers}
+    command, started = command_line(small_steps(output, **settings), tmp_path, tracking_database)
+    # A terminal sends Ctrl-C to everything it started, so the command has a session of its own.
+    with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True, **started) as process:
+        wait_for_mid_epoch(
+            lambda: next((output / "trainings").glob("*-segment-*"), None), lambda: process.poll() is None
+        )
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=TIMEOUT_SECONDS)
+    assert process.returncode == 130, told
+    assert told.splitlines()[-1] == "cocn: interrupted"
+    runs = TrackingStore(f"sqlite:///{output / 'mlflow.db'}").read_runs("cocn")
+    assert [run.status for run in runs] == ["KILLED", "KILLED"]
+    assert list((output / "journals").iterdir()) == []
 
 
 def _spawned(rank: int, job: TrainJob, port: int) -> None:

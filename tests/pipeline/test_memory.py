@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.memory import STATUS, peak_memory
+from pipeline.memory import STATUS, peak_memory, reset_peak
 
 BALLAST = 400 * 2**20
 #: The kernel counts pages in batches, a few megabytes.
@@ -19,6 +19,15 @@ def test_the_peak_keeps_what_was_freed() -> None:
     del ballast
     assert during >= BALLAST
     assert peak_memory() >= during - ROUNDING
+
+
+def test_the_peak_begins_anew() -> None:
+    ballast = b"x" * BALLAST
+    before = peak_memory()
+    del ballast
+    if not reset_peak():
+        pytest.skip("the kernel keeps the peak here")
+    assert peak_memory() < before - BALLAST / 2
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="only Linux hands the peak on")
