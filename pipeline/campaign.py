@@ -9,7 +9,7 @@ from pipeline.config import Config
 from pipeline.errors import UserError
 from pipeline.launch import train
 from pipeline.modelling import FAMILY, MODELS
-from pipeline.results import TrainResult
+from pipeline.results import TrainResult, read_epochs
 from pipeline.runs import start_parent
 from pipeline.store import GraphStore
 
@@ -25,6 +25,8 @@ class Summary:
     mean: float
     std: float
     mean_seconds: float
+    protocol: str = "holdout"
+    """`gin` where the test part itself chose the epoch, the same for all folds."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,27 @@ def summarise(results: Sequence[TrainResult]) -> tuple[Summary, ...]:
             dataset=group[0].dataset,
             metric=group[0].metric,
             num_trainings=len(group),
-            mean=statistics.fmean(result.test_metric for result in group),
-            std=statistics.stdev(result.test_metric for result in group) if len(group) > 1 else 0.0,
+            mean=statistics.fmean(scores),
+            std=statistics.stdev(scores) if len(group) > 1 else 0.0,
             mean_seconds=statistics.fmean(result.train_seconds for result in group),
+            protocol=group[0].protocol,
         )
-        for group in groups
+        for group, scores in ((group, scores_of(group)) for group in groups)
     )
+
+
+def scores_of(group: Sequence[TrainResult]) -> list[float]:
+    """The test score of each training.
+
+    Under the protocol of the GIN paper all folds are scored after the same epoch, the one whose mean over the
+    folds is best; each fold's own best epoch would report even more.
+    """
+    if group[0].protocol != "gin":
+        return [result.test_metric for result in group]
+    curves = [
+        {record.epoch: record.val_metric for record in read_epochs(result.checkpoint.parent)}
+        for result in group
+    ]
+    epochs = set.intersection(*(set(curve) for curve in curves))
+    rows = [[score for curve in curves if (score := curve[epoch]) is not None] for epoch in sorted(epochs)]
+    return max((row for row in rows if len(row) == len(group)), key=statistics.fmean)

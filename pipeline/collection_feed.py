@@ -148,7 +148,8 @@ def evaluation_batches(pool: GraphPool, graphs: Tensor) -> Iterator[tuple[Tensor
     """Graphs of like size together, so that little is padded."""
     by_size = graphs[pool.lengths[graphs].argsort(stable=True)]
     for chosen in torch.split(by_size, EVALUATION_GRAPHS):
-        yield chosen, pool.batch(chosen)
+        if chosen.numel():
+            yield chosen, pool.batch(chosen)
 
 
 def rank_contacts(z_TC: Tensor, batch: GraphBatch, pairs: LabelledPairs) -> Tensor:

@@ -1,4 +1,4 @@
-"""Prediction: a trained model's answer for every node or graph of a store, streamed into one file."""
+"""Prediction: a trained model's answer for every node, graph or pair of a store, streamed into one file."""
 
 import functools
 import os
@@ -22,6 +22,7 @@ from pipeline.collection_feed import evaluation_batches
 from pipeline.errors import UserError
 from pipeline.feeds import sequence_segments
 from pipeline.inputs import part_code, part_of_rows, read_graph, read_node_table
+from pipeline.link_predictions import Written, write_link_predictions
 from pipeline.loader import SegmentLoader
 from pipeline.mirror import open_checkpoint
 from pipeline.modelling import Network, build_model, position_source, streams
@@ -49,7 +50,7 @@ class Prediction:
     out: Path | Remote
     checkpoint: Path | Remote
     rows: str
-    """What a row is: a node or a graph."""
+    """What a row is: nodes, graphs or pairs."""
     num_rows: int
     num_classes: int
     embedding_channels: int
@@ -95,7 +96,7 @@ def predict(
     other_graph: bool = False,
     parallel: bool | None = None,
 ) -> Prediction:
-    """Predict the class of every node, or of every graph of a collection.
+    """Predict the class of every node, of every graph of a collection, or the links of pairs.
 
     Args:
         checkpoint: Directory of a checkpoint, or the place of one in an object store.
@@ -110,49 +111,63 @@ def predict(
     """
     start = time.monotonic()
     origin = read_origin(local_checkpoint(checkpoint))
-    require_classes(origin)
+    if embeddings:
+        require_classes(origin)
     if other_graph:
         origin.require_sizes(store, checkpoint)
     else:
         origin.require_store(store, checkpoint, "; --other-graph predicts on it all the same")
     require_segments(origin, store)
     channels = open_model(checkpoint).out.in_features if embeddings else 0
-    kind = "graphs" if store.is_collection else "nodes"
-    with (
-        local_file(out) as file,
-        scratch_rows(file, store.num_rows, origin.inputs.num_classes + channels) as rows,
-    ):
-        with progress("predict", store.num_rows, kind) as bar:
-            for answers in answer(checkpoint, origin, store, embeddings, parallel):
-                rows[answers.row, : origin.inputs.num_classes] = answers.probabilities
-                rows[answers.row, origin.inputs.num_classes :] = answers.embeddings
-                bar.advance(answers.row.size)
-        probabilities = rows[:, : origin.inputs.num_classes]
-        parts = part_of_rows(store, origin.config.data.split)
-        write_parquet(file, store, parts, probabilities, rows[:, origin.inputs.num_classes :])
-        scores = dict(score_parts(probabilities, store.labels(), parts))
+    with local_file(out) as file:
+        if origin.inputs.task == "link":
+            written = write_link_predictions(open_model(checkpoint), origin, store, file, _device())
+        else:
+            answers = answer(checkpoint, origin, store, embeddings, parallel)
+            written = write_classes(answers, origin, store, file, channels)
     seconds = time.monotonic() - start
     return Prediction(
         out=out if isinstance(out, Remote) else out.absolute(),
         checkpoint=checkpoint,
-        rows=kind,
-        num_rows=store.num_rows,
+        rows=written.rows,
+        num_rows=written.num_rows,
         num_classes=origin.inputs.num_classes,
         embedding_channels=channels,
         seconds=seconds,
-        rows_per_second=store.num_rows / seconds,
-        scores=scores,
+        rows_per_second=written.num_rows / seconds,
+        scores=written.scores,
     )
 
 
+def write_classes(
+    answers: Iterable[Answers], origin: Origin, store: GraphStore, file: Path, channels: int
+) -> Written:
+    """Write the classes of all nodes or graphs, and embeddings of so many channels."""
+    kind = "graphs" if store.is_collection else "nodes"
+    classes = origin.inputs.num_classes
+    with scratch_rows(file, store.num_rows, classes + channels) as rows:
+        with progress("predict", store.num_rows, kind) as bar:
+            for some in answers:
+                rows[some.row, :classes] = some.probabilities
+                rows[some.row, classes:] = some.embeddings
+                bar.advance(some.row.size)
+        parts = part_of_rows(store, origin.config.data.split)
+        write_parquet(file, store, parts, rows[:, :classes], rows[:, classes:])
+        scores = dict(score_parts(rows[:, :classes], store.labels(), parts))
+    return Written(kind, store.num_rows, scores)
+
+
 def require_classes(origin: Origin) -> None:
-    """Refuse a model of links, which has no classes.
+    """Refuse a model of links where classes or embeddings of rows are asked for.
 
     Raises:
         UserError: if it is one.
     """
     if origin.inputs.task == "link":
-        raise UserError("Expected a model of nodes or graphs (got one of links, which is scored in training)")
+        raise UserError(
+            "Expected a model of nodes or graphs (got one of links): `cocn predict` without --embeddings "
+            "scores its pairs"
+        )
 
 
 def require_segments(origin: Origin, store: GraphStore) -> None:
@@ -268,9 +283,13 @@ def answer_collection(
     """Run a model on batches of graphs of like size."""
     model = open_model(checkpoint)
     pool = read_pool(store, origin.config, origin.inputs.task, _device())
+    parts = part_of_rows(store, origin.config.data.split)
     with torch.inference_mode():
-        for graphs, batch in evaluation_batches(pool, torch.arange(store.num_rows, device=_device())):
-            yield Answers(graphs.cpu().numpy(), *_output(model, model.embed(batch), embeddings))
+        # A part at a time, as in training: in another batch the last bit may part nodes that are tied.
+        for part in PARTS:
+            chosen = np.flatnonzero(parts == part_code(part))
+            for graphs, batch in evaluation_batches(pool, torch.from_numpy(chosen).to(_device())):
+                yield Answers(graphs.cpu().numpy(), *_output(model, model.embed(batch), embeddings))
 
 
 @contextmanager

@@ -29,24 +29,25 @@ class Answers:
         self._checkpoint = checkpoint
         self._known: tuple[str, Floats] | None = None
 
-    def __call__(self, nodes: Sequence[int], place: str | None) -> "pd.DataFrame":
-        """Predict nodes.
+    def __call__(self, numbers: Sequence[int], place: str | None) -> "pd.DataFrame":
+        """Predict nodes or graphs.
 
         Args:
-            nodes: Numbers of nodes.
+            numbers: Numbers of nodes, or of graphs of a collection.
             place: Directory of a store; by default the one that the model was trained on.
 
         Raises:
-            UserError: If there is no such store or node, or the model does not fit the store.
+            UserError: If there is no such store, node or graph, or the model does not fit the store.
         """
         import pandas as pd
 
         probabilities = self.probabilities(place)
-        chosen = np.asarray(nodes, dtype=np.int64)
-        check_nodes(chosen, len(probabilities))
+        chosen = np.asarray(numbers, dtype=np.int64)
+        kind = row_kind(self._checkpoint)
+        check_numbers(chosen, len(probabilities), kind)
         rows = probabilities[chosen]
         columns = {f"probability_{index}": rows[:, index] for index in range(rows.shape[1])}
-        return pd.DataFrame({"node": chosen, "prediction": rows.argmax(1), **columns})
+        return pd.DataFrame({kind: chosen, "prediction": rows.argmax(1), **columns})
 
     def probabilities(self, place: str | None) -> Floats:
         """Probabilities of the classes of every node, or graph of a collection, [n, C]."""
@@ -70,15 +71,25 @@ class Answers:
         return found
 
 
-def check_nodes(nodes: NDArray[np.int64], num_nodes: int) -> None:
-    """Refuse ids that the graph does not have.
+def check_numbers(numbers: NDArray[np.int64], count: int, kind: str) -> None:
+    """Refuse numbers that the store does not have.
 
     Raises:
         UserError: If there is one.
     """
-    strange = nodes[(nodes < 0) | (nodes >= num_nodes)]
+    strange = numbers[(numbers < 0) | (numbers >= count)]
     if strange.size:
-        raise UserError(f"Expected node ids from 0 to {num_nodes - 1} (got {strange[0]})")
+        raise UserError(f"Expected {kind} ids from 0 to {count - 1} (got {strange[0]})")
+
+
+def row_kind(checkpoint: Path) -> str:
+    """What a model answers for, and the column it reads: `node` or `graph`.
+
+    A model of links is logged like one of nodes, and says on the first call that it has no classes.
+    """
+    from pipeline.checkpoint import read_origin
+
+    return "graph" if read_origin(checkpoint).inputs.task == "graph" else "node"
 
 
 def open_answers(checkpoint: Path) -> Answers:
@@ -94,4 +105,4 @@ def write_model(directory: Path, checkpoint: Path) -> Path:
         checkpoint: Its best checkpoint.
     """
     script = Path(str(files("pipeline") / "assets" / "model.py"))
-    return save_model(directory / MODEL, script, checkpoint)
+    return save_model(directory / MODEL, script, checkpoint, row_kind(checkpoint))

@@ -277,20 +277,21 @@ class TrackingStore:
             return str(found.experiment_id)
 
 
-def save_model(path: Path, script: Path, checkpoint: Path) -> Path:
+def save_model(path: Path, script: Path, checkpoint: Path, column: str) -> Path:
     """Write a model that `mlflow.pyfunc.load_model` runs from code; nothing in it is pickled.
 
     Args:
         path: Directory to write, in place of one that is there.
         script: Python file that calls `offer_model`.
         checkpoint: Directory that the model reads: safetensors and JSON.
+        column: The column of numbers that it is asked about.
     """
     pyfunc = _import_pyfunc()
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
     signature = ModelSignature(
-        Schema([ColSpec(DataType.long, "node")]),
+        Schema([ColSpec(DataType.long, column)]),
         params=ParamSchema([ParamSpec("store", DataType.string, "")]),
     )
     shutil.rmtree(path, ignore_errors=True)
@@ -310,7 +311,8 @@ def offer_model(load: "Callable[[Path], Answer]") -> None:
     """Name the model of the script that MLflow is running.
 
     Args:
-        load: Opens a checkpoint; what it returns is called with ids of nodes and the directory of a store.
+        load: Opens a checkpoint; what it returns is called with the numbers of its column and the directory
+            of a store.
     """
     pyfunc = _import_pyfunc()
     # MLflow looks the hints of `predict` up, so their names have to be there.
@@ -318,7 +320,7 @@ def offer_model(load: "Callable[[Path], Answer]") -> None:
     from mlflow.models import set_model
     from mlflow.pyfunc.model import PythonModelContext
 
-    class NodeClassifier(pyfunc.PythonModel):  # type: ignore[misc, name-defined]
+    class Classifier(pyfunc.PythonModel):  # type: ignore[misc, name-defined]
         def load_context(self, context: PythonModelContext) -> None:
             self._answer = load(Path(context.artifacts["checkpoint"]))
 
@@ -328,9 +330,9 @@ def offer_model(load: "Callable[[Path], Answer]") -> None:
             model_input: pd.DataFrame,
             params: dict[str, str] | None = None,
         ) -> pd.DataFrame:
-            return self._answer(list(model_input["node"]), (params or {}).get("store") or None)
+            return self._answer(list(model_input.iloc[:, 0]), (params or {}).get("store") or None)
 
-    set_model(NodeClassifier())
+    set_model(Classifier())
 
 
 def _reach_database(uri: str) -> None:

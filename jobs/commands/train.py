@@ -133,6 +133,7 @@ def _table(campaign: "Campaign") -> "Table":
     table = Table("model", "data", "metric", "test", "trainings", "seconds each")
     for row in campaign.summaries:
         score = f"{100 * row.mean:.2f}" + (f" ± {100 * row.std:.2f}" if row.num_trainings > 1 else "")
-        cells = (row.model, row.dataset, row.metric, score, str(row.num_trainings), f"{row.mean_seconds:.1f}")
+        name = row.model if row.protocol == "holdout" else f"{row.model} ({row.protocol} protocol)"
+        cells = (name, row.dataset, row.metric, score, str(row.num_trainings), f"{row.mean_seconds:.1f}")
         table.add_row(*cells)
     return table

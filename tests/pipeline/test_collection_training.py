@@ -1,9 +1,11 @@
 """Graph labels through the loop: resumed equals undisturbed, ranks agree, models learn, predictions agree."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -11,15 +13,19 @@ import torch.multiprocessing as multiprocessing
 
 import pipeline.training
 from pipeline.arrangement import write_arrangement
+from pipeline.campaign import summarise
 from pipeline.catalogue import BY_NAME, raw_file
 from pipeline.checkpoint import find_checkpoint, latest_checkpoint, read_state
 from pipeline.errors import UserError
 from pipeline.gather import motifs
 from pipeline.ingest import SourceOptions
+from pipeline.launch import train
 from pipeline.predict import predict
 from pipeline.prepare import prepare
 from pipeline.results import read_epochs, read_result
+from pipeline.runs import start_parent
 from pipeline.server import free_port
+from pipeline.serving import open_answers
 from pipeline.splits import rows_of_part
 from pipeline.store import GraphStore
 from tests.pipeline.conftest import Parameters, tiny_config
@@ -160,6 +166,42 @@ def test_the_gin_protocol_trains_on_nine_folds_and_selects_on_the_tenth(
         rows = pq.read_table(path)
         hit = rows.column("prediction").to_numpy() == rows.column("label").to_numpy()
         assert float(hit[test].mean()) == pytest.approx(result.test_metric)
+
+
+def test_folds_of_the_gin_protocol_are_scored_after_one_epoch(
+    motif_store: GraphStore, tmp_path: Path
+) -> None:
+    settings = {"model__name": "gcn", "train__batch_size": 60, "train__epochs": 6, "data__protocol": "gin"}
+    done = [
+        run(tiny_config(tmp_path, data__split=fold, **settings), motif_store, f"fold-{fold}")
+        for fold in range(3)
+    ]
+    (summary,) = summarise([result for _, result in done])
+    curves = np.array([[record.val_metric for record in read_epochs(job.directory)] for job, _ in done])
+    assert summary.protocol == "gin"
+    assert summary.mean == pytest.approx(curves.mean(0).max())
+    assert summary.mean <= np.mean([result.test_metric for _, result in done])
+
+
+def test_mlflow_serves_graphs_by_their_numbers(
+    motif_store: GraphStore, tmp_path: Path, tracking_database: Path
+) -> None:
+    import mlflow
+
+    shutil.copy(tracking_database, tmp_path / "mlflow.db")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    config = tiny_config(tmp_path, model__name="expanded", train__epochs=1, tracking__uri=uri)
+    with start_parent("train", config) as parent:
+        result = train(config, motif_store, parent)
+    out = tmp_path / "predictions.parquet"
+    predict(result.checkpoint, motif_store, out)
+    expected = np.array(pq.read_table(out).column("probabilities").to_pylist())
+    model = mlflow.pyfunc.load_model(str(result.checkpoint.parent / "model"))
+    answers = model.predict(pd.DataFrame({"graph": [59, 4]}))
+    assert answers["graph"].tolist() == [59, 4]
+    np.testing.assert_allclose(answers["probability_2"], expected[[59, 4], 2], atol=1e-6)
+    with pytest.raises(UserError, match=r"Expected graph ids from 0 to 59 \(got 60\)"):
+        open_answers(result.checkpoint)([60], None)
 
 
 def test_mutag_is_learned_beyond_its_majority_class(tmp_path: Path) -> None:

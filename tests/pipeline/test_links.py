@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 import torch.multiprocessing as multiprocessing
@@ -13,6 +14,7 @@ from sklearn import metrics
 import pipeline.training
 from pipeline.arrangement import write_arrangement
 from pipeline.arrays import CollectionArrays, GraphArrays, Pairs
+from pipeline.checkpoint import find_checkpoint
 from pipeline.cleaning import clean_edges, edge_sources
 from pipeline.config import Config
 from pipeline.errors import UserError
@@ -22,8 +24,10 @@ from pipeline.gather import motifs
 from pipeline.link_feed import LinkFeed
 from pipeline.links import LinkParameters, draw_links, draw_pairs, read_links, write_links
 from pipeline.modelling import Inputs, build_model
+from pipeline.predict import predict
 from pipeline.results import read_epochs, read_result
 from pipeline.server import free_port
+from pipeline.serving import open_answers
 from pipeline.splits import rows_of_part
 from pipeline.store import GraphStore
 from tests.pipeline.conftest import Parameters, tiny_config
@@ -256,6 +260,34 @@ def test_one_and_two_workers_agree(
             assert one.train_loss == pytest.approx(two.train_loss, abs=1e-5)
             assert one.val_loss == pytest.approx(two.val_loss, abs=1e-5)
             assert one.val_metric == pytest.approx(two.val_metric, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["graph", "contacts"])
+def test_predictions_have_a_row_for_every_pair_and_the_scores_of_training(
+    graph_store: GraphStore, contact_store: GraphStore, tmp_path: Path, kind: str
+) -> None:
+    store = graph_store if kind == "graph" else contact_store
+    job, result = run(link_config(tmp_path, train__epochs=2), store, "predicted")
+    checkpoint = find_checkpoint(job.directory)
+    out = tmp_path / "links.parquet"
+    done = predict(checkpoint, store, out)
+    rows = pq.read_table(out).to_pandas()
+    pairs = store.pairs() if store.is_collection else read_links(store, 0)
+    assert (done.rows, done.num_rows) == ("pairs", len(rows))
+    assert (rows[["source", "target"]].to_numpy() == pairs.ends).all()
+    assert (rows["label"].to_numpy() == pairs.labels).all()
+    assert done.scores["test"] == pytest.approx(result.test)
+    test = rows[rows["split"] == "test"]
+    assert metrics.roc_auc_score(test["label"], test["probability"]) == pytest.approx(
+        result.test["roc_auc"], abs=0.02
+    )
+    assert test["rank"].notna().to_numpy().tolist() == (test["label"] == 1).to_numpy().tolist()
+    for refused in (
+        lambda: predict(checkpoint, store, out, embeddings=True),
+        lambda: open_answers(checkpoint)([0], None),
+    ):
+        with pytest.raises(UserError, match="got one of links"):
+            refused()
 
 
 @pytest.mark.parametrize(
