@@ -10,7 +10,8 @@ from pathlib import Path
 
 from pipeline.cluster import ray_session
 from pipeline.errors import UserError
-from pipeline.training import TrainJob, memory_hint, train_worker
+from pipeline.exhaustion import memory_hint
+from pipeline.training import TrainJob, train_worker
 
 #: How often a group of workers is started again after one of them died.
 MAX_FAILURES = 3

@@ -8,7 +8,14 @@ from pathlib import Path
 from pipeline.catalogue import BY_NAME
 from pipeline.config import Config
 from pipeline.edgelists import TEXT_SUFFIXES, TextFormat
-from pipeline.ingest import DEFAULT_NODES, SourceOptions, existing_parent, is_generated, read_source
+from pipeline.ingest import (
+    DEFAULT_NODES,
+    SourceOptions,
+    existing_parent,
+    is_collection,
+    is_generated,
+    read_source,
+)
 from pipeline.manifest import MANIFEST_NAME
 from pipeline.places import Uri
 from pipeline.positions import COLUMN_LANDMARKS, DEFAULT_BUDGET_SECONDS, LANDMARKS, NANOSECONDS_PER_VISIT
@@ -22,6 +29,7 @@ WRITE_BYTES_PER_SECOND = 300e6
 SORT_BYTES_PER_EDGE = 60
 ORDER_SECONDS_PER_ENTRY = 2.5e-7
 SEGMENT_SECONDS_PER_RECORD = 4e-7
+ARRANGE_SECONDS_PER_NODE = 4e-4
 PROCESS_BYTES = 250 * 2**20
 RAY_START_SECONDS = 6.0
 SAMPLE_BYTES = 2**16
@@ -37,6 +45,8 @@ class Size:
     features: int
     splits: int
     exact: bool
+    graphs: int = 1
+    """Graphs of a collection."""
     text_bytes: int = 0
 
 
@@ -82,12 +92,14 @@ def make_plan(
     """
     cores = cores or os.cpu_count() or 1
     size = measure(options)
-    stages = (
+    stages: tuple[StagePlan, ...] = (
         _plan_ingest(size),
         _plan_positions(size, config, cores, budget_seconds),
         _plan_orders(size, config),
         _plan_segments(size, config),
     )
+    if size.graphs > 1:
+        stages = (_plan_ingest(size), _plan_arrangement(size, config))
     memory = max(stage.memory_bytes for stage in stages)
     disk = sum(stage.disk_bytes for stage in stages)
     return Plan(
@@ -106,23 +118,21 @@ def measure(options: SourceOptions) -> Size:
     path = Path(options.source)
     if (path / MANIFEST_NAME).is_file():
         manifest = GraphStore.open(path).manifest
-        return Size(
-            manifest.num_nodes, manifest.num_edges, manifest.num_features, manifest.num_splits, exact=True
-        )
-    if is_generated(options):
+        counts = (manifest.num_nodes, manifest.num_edges, manifest.num_features, manifest.num_splits)
+        return Size(*counts, exact=True, graphs=manifest.num_graphs)
+    if is_generated(options) and not is_collection(options):
         return _generated_size(options)
     entry = BY_NAME.get(options.source)
     if entry is not None:
         splits = entry.splits or options.num_splits
-        return Size(entry.nodes, 2 * entry.edges, entry.features, splits, exact=True)
+        return Size(entry.nodes, 2 * entry.edges, entry.features, splits, exact=True, graphs=entry.graphs)
     name = path.name.removesuffix(".gz")
     if path.is_file() and name.endswith(TEXT_SUFFIXES):
         return _text_size(path, options)
     # The other formats hold whole arrays, which are quick to read.
     with read_source(options) as (graph, _):
-        return Size(
-            graph.csr.num_nodes, graph.csr.num_edges, graph.features.shape[1], len(graph.splits), exact=True
-        )
+        counts = (graph.csr.num_nodes, graph.csr.num_edges, graph.features.shape[1], len(graph.splits))
+        return Size(*counts, exact=True, graphs=graph.num_graphs)
 
 
 def _generated_size(options: SourceOptions) -> Size:
@@ -171,6 +181,14 @@ def _plan_positions(size: Size, config: Config, cores: int, budget_seconds: floa
     disk = size.nodes * (8 + 4 * (settings.truncate + 1) + 4 * (1 + settings.truncate + COLUMN_LANDMARKS))
     seconds = RAY_START_SECONDS + 2 * batches * batch / min(cores, batches)
     return StagePlan("positions", max(worker, driver), disk, seconds, note)
+
+
+def _plan_arrangement(size: Size, config: Config) -> StagePlan:
+    disk = size.nodes * (8 + 4 * (1 + config.positions.truncate))
+    note = f"{size.graphs:,} graphs"
+    return StagePlan(
+        "arrangement", PROCESS_BYTES + 2 * disk, disk, ARRANGE_SECONDS_PER_NODE * size.nodes, note
+    )
 
 
 def _plan_orders(size: Size, config: Config) -> StagePlan:

@@ -22,7 +22,7 @@ from pipeline.files import (
     text_sha256,
     write_arrow,
 )
-from pipeline.manifest import FileEntry, StageEntry, StoreError
+from pipeline.manifest import FileEntry, StageEntry, StoreError, is_running
 
 if TYPE_CHECKING:
     from pipeline.store import GraphStore
@@ -172,3 +172,19 @@ def lock_directory(path: Path) -> Iterator[None]:
 
 def _is_data(path: Path) -> bool:
     return path.is_file() and path.suffix not in (DIGEST_SUFFIX, TEMPORARY_SUFFIX)
+
+
+@contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """A directory that takes the name `path` when the block ends well, and vanishes otherwise."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for stale in path.parent.glob(f".{path.name}.*.building"):
+        if not is_running(int(stale.name.split(".")[-2])):
+            shutil.rmtree(stale, ignore_errors=True)
+    building = path.with_name(f".{path.name}.{os.getpid()}.building")
+    building.mkdir()
+    try:
+        yield building
+        building.replace(path)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)

@@ -1,7 +1,5 @@
 """The graph store: memory-mapped Arrow files under one manifest that is always written last."""
 
-import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -29,14 +27,13 @@ from pipeline.manifest import (
     StageEntry,
     StoreError,
     describe_difference,
-    is_running,
     read_manifest,
     verify_file,
 )
 from pipeline.memory import peak_memory
 from pipeline.places import Uri
 from pipeline.remote import Remote, resolve
-from pipeline.stages import Stage, lock_directory
+from pipeline.stages import Stage, lock_directory, new_directory
 
 if TYPE_CHECKING:
     from pipeline.remote_store import RemoteStore
@@ -398,19 +395,3 @@ def write_entry(root: Path, stage: str, name: str, table: pa.Table) -> FileEntry
     """Write one file of a store and describe it."""
     digest = write_arrow(root / name, table)
     return FileEntry(stage=stage, sha256=digest, bytes=(root / name).stat().st_size, rows=table.num_rows)
-
-
-@contextmanager
-def new_directory(path: Path) -> Iterator[Path]:
-    """A directory that takes the name `path` when the block ends well, and vanishes otherwise."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for stale in path.parent.glob(f".{path.name}.*.building"):
-        if not is_running(int(stale.name.split(".")[-2])):
-            shutil.rmtree(stale, ignore_errors=True)
-    building = path.with_name(f".{path.name}.{os.getpid()}.building")
-    building.mkdir()
-    try:
-        yield building
-        building.replace(path)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)

@@ -3,8 +3,7 @@
 import hashlib
 import math
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +26,10 @@ from pipeline.checkpoint import (
 from pipeline.config import Config, TrainConfig
 from pipeline.errors import UserError
 from pipeline.evaluate import Evaluation, chosen_metric, evaluate_predictions
+from pipeline.exhaustion import explain_memory
 from pipeline.feeds import open_feed
 from pipeline.mirror import pull, push
-from pipeline.modelling import Network, build_model, streams
+from pipeline.modelling import Network, build_model
 from pipeline.origin import Origin
 from pipeline.parallel import distribute
 from pipeline.remote import Remote
@@ -260,29 +260,6 @@ def assess(feed: Feed, network: nn.Module, part: str, metric: str, state: TrainS
             "choose another train.metric or split"
         )
     return scores
-
-
-@contextmanager
-def explain_memory(config: Config) -> Iterator[None]:
-    """Turn running out of memory into one line that says what to lower."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        exhausted = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        if not (exhausted or "allocate memory" in str(error)):
-            raise
-        raise UserError(memory_hint(config)) from error
-
-
-def memory_hint(config: Config) -> str:
-    """What to lower when memory runs out."""
-    model = config.model
-    sizes = f"model.hidden_channels (now {model.hidden_channels}), model.heads (now {model.heads})"
-    if streams(model):
-        sizes = f"train.batch_size (now {config.train.batch_size}), {sizes} or segments.length"
-    else:
-        sizes = f"{sizes} or model.unit_layers, share the heads with --workers, or train 'segment'"
-    return f"Expected the training to fit in memory (got none left): lower {sizes}"
 
 
 class Log:

@@ -232,8 +232,9 @@ def _store_view(content: StoreInfo) -> "Table":
         seconds = timing.get("seconds") if isinstance(timing, dict) else None
         size = sum(entry.bytes for entry in files) / 2**20
         table.add_row(stage, f"{len(files):,}", f"{size:,.1f}", "" if seconds is None else f"{seconds:,.1f}")
+    graphs = f"{manifest.num_graphs:,} graphs, " if manifest.num_graphs > 1 else ""
     table.title = (
-        f"{manifest.name}: {manifest.num_nodes:,} nodes, {manifest.num_edges:,} entries, "
+        f"{manifest.name}: {graphs}{manifest.num_nodes:,} nodes, {manifest.num_edges:,} entries, "
         f"{manifest.num_features:,} features, {manifest.num_classes} classes, {manifest.num_splits} splits"
     )
     table.title_justify = table.caption_justify = "left"
@@ -247,7 +248,8 @@ def _info_view(content: SourceInfo) -> "Table":
     report, paper = content.report, content.paper
     edges, degrees = report.edges, report.degrees
     parts = [" / ".join(f"{size:,}" for size in split.values()) for split in report.split_sizes[:1]]
-    rows = {
+    collection = {"graphs": f"{report.num_graphs:,}"} if report.num_graphs > 1 else {}
+    rows = collection | {
         "nodes": f"{report.num_nodes:,}, {degrees.isolated_nodes:,} isolated",
         "edges": f"{edges.undirected_edges:,} undirected, {edges.one_way:,} listed in one direction only",
         "dropped": f"{edges.self_loops:,} self-loops, {edges.duplicates:,} duplicates",

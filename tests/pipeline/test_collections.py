@@ -14,6 +14,7 @@ from pipeline.errors import UserError
 from pipeline.gather import Graphs, assemble, motifs, one_hot, read_collection
 from pipeline.ingest import SourceOptions, ingest
 from pipeline.modelling import Inputs, build_model
+from pipeline.plan import make_plan
 from pipeline.pool import read_pool
 from pipeline.prepare import prepare
 from pipeline.splits import cross_validation, rows_of_part
@@ -189,3 +190,11 @@ def test_a_collection_that_is_not_cross_validated_gets_random_splits_by_shares()
     assert (collection.splits[0] != collection.splits[1]).any()
     again, _ = assemble("pairs", graphs, num_folds=3, shares=(0.7, 0.1))
     assert (collection.splits == again.splits).all()
+
+
+def test_a_plan_has_the_stages_of_a_collection(tmp_path: Path) -> None:
+    plan = make_plan(tiny_config(tmp_path), SourceOptions(source="motifs", num_graphs=60))
+    collection, _ = motifs(60)
+    assert [stage.name for stage in plan.stages] == ["ingest", "arrangement"]
+    assert (plan.size.graphs, plan.size.nodes) == (60, collection.csr.num_nodes)
+    assert make_plan(tiny_config(tmp_path), SourceOptions(source="mutag")).size.graphs == 188
