@@ -21,8 +21,7 @@ def main(arguments: Sequence[str]) -> int:
 def compare_configured(config: "Config") -> "Comparison":
     """Compare all trainings of the experiment."""
     from pipeline.comparison import compare
-    from pipeline.figures import figures_for
-    from pipeline.report import write_report
+    from pipeline.publication import publish_report
     from pipeline.tracking import existing_store
     from pipeline.trainings import select_trainings
 
@@ -30,8 +29,7 @@ def compare_configured(config: "Config") -> "Comparison":
     selection = select_trainings(store, config.tracking.experiment)
     comparison = compare(selection)
     report = config.output / REPORT
-    figures = figures_for(selection)
-    write_report(report, comparison, selection, figures=figures, tracking_url=store.web_address)
+    publish_report(report, store, selection, comparison)
     for sentence in comparison.sentences:
         say(sentence)
     say(f"report: {report}")

@@ -1,14 +1,20 @@
 """Charts as SVG text: no library, no network, colours from the page they stand in."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
+from itertools import pairwise
 
 WIDTH, HEIGHT = 480, 290
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 16, 48
 NUM_COLOURS = 8
 LARGEST_LABELLED_MATRIX = 10
+#: Between the smallest and the largest cost of a linear scale.
+WIDE_RATIO = 20
+SIDE, BAR_STEP = 8, 50
+#: Parts of a bar begin with colours that few models have.
+PART_COLOUR = 4
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,8 @@ class Mark:
     x: float
     y: float
     text: str = ""
+    strong: bool = False
+    """Whether it stands for several others: a mean."""
 
 
 @dataclass(frozen=True)
@@ -40,27 +48,56 @@ class Axis:
     high: float
     start: float
     end: float
+    logarithmic: bool = False
 
     def at(self, value: float) -> float:
         """The pixel of a value."""
-        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+        low, high = self.low, self.high
+        if self.logarithmic:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def ticks(self) -> list[float]:
         """Round values between the ends, about five."""
+        if self.logarithmic:
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            factors = (1, 2, 5) if len(powers) < 5 else (1,)
+            values = [factor * 10.0**power for power in powers for factor in factors]
+            return [value for value in values if self.low <= value <= self.high]
         step = nice_step((self.high - self.low) / 5)
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         return [round(index * step, 12) for index in range(first, last + 1)]
 
 
-def line_chart(series: Sequence[Series], x_label: str, y_label: str, names: Sequence[str]) -> str:
-    """Lines with bands; `names` fixes the colours over several charts."""
+def line_chart(
+    series: Sequence[Series],
+    x_label: str,
+    y_label: str,
+    names: Sequence[str],
+    *,
+    notes: Mapping[str, str] | None = None,
+    diagonal: bool = False,
+) -> str:
+    """Lines with bands.
+
+    Args:
+        series: the lines.
+        x_label: with its unit.
+        y_label: with its unit.
+        names: fixes the colours over several charts.
+        notes: what the legend adds to a name.
+        diagonal: draw the line from corner to corner, which chance would follow.
+    """
     drawn = [one for one in series if len(one.x)]
     if not drawn:
         return ""
     values = [value for one in drawn for value in (*one.y, *one.low, *one.high)]
     x_axis, y_axis = _axes([x for one in drawn for x in one.x], values)
     parts = []
+    if diagonal:
+        ends = (x_axis.at(0.0), y_axis.at(0.0), x_axis.at(1.0), y_axis.at(1.0))
+        parts.append('<path class="front" d="M{:.1f} {:.1f}L{:.1f} {:.1f}"/>'.format(*ends))
     for one in drawn:
         colour = _colour(names, one.name)
         if one.low:
@@ -69,39 +106,72 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, names: Sequ
         line = _points(list(zip(one.x, one.y, strict=True)), x_axis, y_axis)
         tip = escape(f"{one.name}: {one.y[-1]:.4g} at the end")
         parts.append(f'<polyline class="line {colour}" points="{line}"><title>{tip}</title></polyline>')
-    return _frame(parts, x_axis, y_axis, x_label, y_label) + _legend(names, {one.name for one in drawn})
+    legend = _legend(names, {one.name for one in drawn}, notes)
+    return _frame(parts, x_axis, y_axis, x_label, y_label) + legend
 
 
-def scatter_chart(marks: Sequence[Mark], x_label: str, y_label: str, names: Sequence[str]) -> str:
-    """Points, coloured by their place in `names`; the horizontal axis starts at zero."""
+def scatter_chart(
+    marks: Sequence[Mark],
+    x_label: str,
+    y_label: str,
+    names: Sequence[str],
+    front: Sequence[tuple[float, float]] = (),
+) -> str:
+    """Points; costs that lie far apart are drawn on a logarithmic scale, others from zero.
+
+    Args:
+        marks: the points, coloured by their place in `names`.
+        x_label: with its unit.
+        y_label: with its unit.
+        names: fixes the colours over several charts.
+        front: points that no other beats in both directions, from left to right.
+    """
     if not marks:
         return ""
-    x_axis, y_axis = _axes([0.0, *(mark.x for mark in marks)], [mark.y for mark in marks])
+    costs = [mark.x for mark in marks]
+    wide = min(costs) > 0 and max(costs) / min(costs) > WIDE_RATIO
+    x_axis, y_axis = _axes(costs if wide else [0.0, *costs], [mark.y for mark in marks])
+    if wide:
+        x_axis = replace(x_axis, low=min(costs) / 1.3, high=max(costs) * 1.3, logarithmic=True)
     parts = []
-    for mark in marks:
+    if len(front) > 1:
+        steps = [front[0], *(pair for (_, y), (x, z) in pairwise(front) for pair in ((x, y), (x, z)))]
+        parts.append(f'<polyline class="front" points="{_points(steps, x_axis, y_axis)}"/>')
+    for mark in sorted(marks, key=lambda mark: mark.strong):
         place = f'cx="{x_axis.at(mark.x):.1f}" cy="{y_axis.at(mark.y):.1f}"'
         tip = escape(f"{mark.name} {mark.text}".strip())
+        kind, radius = ("dot mean", 7) if mark.strong else ("dot", 4)
         parts.append(
-            f'<circle class="dot {_colour(names, mark.name)}" {place} r="6"><title>{tip}</title></circle>'
+            f'<circle class="{kind} {_colour(names, mark.name)}" {place} r="{radius}">'
+            f"<title>{tip}</title></circle>"
         )
     return _frame(parts, x_axis, y_axis, x_label, y_label) + _legend(names, {mark.name for mark in marks})
 
 
-def bar_chart(values: Sequence[tuple[str, float]], unit: str) -> str:
-    """Horizontal bars, one a line."""
-    if not values:
+def stacked_chart(rows: Mapping[str, Mapping[str, float]], unit: str) -> str:
+    """A bar a row, made of its parts one after the other, with their sum at its end."""
+    rows = {name: parts for name, parts in rows.items() if parts}
+    if not rows:
         return ""
-    longest = max(value for _, value in values) or 1.0
-    parts = []
-    for index, (name, value) in enumerate(values):
-        y = 8 + index * 30
-        width = max(1.0, value / longest * (WIDTH - 260))
-        parts.append(
-            f'<text class="bar-name" x="160" y="{y + 15}">{escape(name)}</text>'
-            f'<rect class="bar" x="168" y="{y}" width="{width:.1f}" height="20" rx="3"/>'
-            f'<text x="{176 + width:.1f}" y="{y + 15}">{value:,.3g} {escape(unit)}</text>'
-        )
-    return f'<svg viewBox="0 0 {WIDTH} {len(values) * 30 + 16}" role="img">{"".join(parts)}</svg>'
+    fullest = sorted(rows.values(), key=len, reverse=True)
+    names = list(dict.fromkeys(part for parts in fullest for part in parts))
+    longest = max(sum(parts.values()) for parts in rows.values()) or 1.0
+    shapes = []
+    for index, (row, parts) in enumerate(rows.items()):
+        y, x = 8 + index * BAR_STEP, float(SIDE)
+        shapes.append(f'<text x="{SIDE}" y="{y + 12}">{escape(row)}</text>')
+        for name, value in parts.items():
+            width = value / longest * (WIDTH - 2 * SIDE - 84)
+            tip = escape(f"{row}, {name}: {value:,.3g} {unit}")
+            shapes.append(
+                f'<rect class="bar {_colour(names, name, PART_COLOUR)}" x="{x:.1f}" y="{y + 18}" '
+                f'width="{width:.1f}" height="20"><title>{tip}</title></rect>'
+            )
+            x += width
+        total = f"{sum(parts.values()):,.3g} {unit}"
+        shapes.append(f'<text x="{x + 8:.1f}" y="{y + 33}">{escape(total)}</text>')
+    view = f'viewBox="0 0 {WIDTH} {len(rows) * BAR_STEP + 16}"'
+    return f'<svg {view} role="img">{"".join(shapes)}</svg>{_legend(names, set(names), first=PART_COLOUR)}'
 
 
 def matrix_chart(counts: Sequence[Sequence[int]], row_label: str, column_label: str) -> str:
@@ -176,14 +246,18 @@ def _frame(parts: Sequence[str], x_axis: Axis, y_axis: Axis, x_label: str, y_lab
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">{inner}</svg>'
 
 
-def _legend(names: Sequence[str], shown: set[str]) -> str:
-    present = [name for name in names if name in shown]
-    items = "".join(f'<li class="{_colour(names, name)}">{escape(name)}</li>' for name in present)
+def _legend(
+    names: Sequence[str], shown: set[str], notes: Mapping[str, str] | None = None, first: int = 0
+) -> str:
+    told = {name: f"{name} {(notes or {}).get(name, '')}".strip() for name in names if name in shown}
+    items = "".join(
+        f'<li class="{_colour(names, name, first)}">{escape(text)}</li>' for name, text in told.items()
+    )
     return f'<ul class="legend">{items}</ul>'
 
 
-def _colour(names: Sequence[str], name: str) -> str:
-    return f"c{list(names).index(name) % NUM_COLOURS}"
+def _colour(names: Sequence[str], name: str, first: int = 0) -> str:
+    return f"c{(list(names).index(name) + first) % NUM_COLOURS}"
 
 
 def _points(pairs: Sequence[tuple[float, float]], x_axis: Axis, y_axis: Axis) -> str:

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from pipeline.trainings import Selection, Training
+from pipeline.trainings import Selection, Training, metric_name
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 SIGNIFICANCE = 0.05
+#: Fewer pairs are not tested: one can differ by chance, and two hardly less.
+LEAST_PAIRS = 3
+#: Fewer pairs than published splits have are called few.
+MANY_PAIRS = 10
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Contrast:
     """Lower end of the 95 % confidence interval of the difference."""
     high: float | None
     p_value: float | None
-    """Two-sided paired t-test, corrected by Holm over the pairs of a data set; None below two pairs."""
+    """Two-sided paired t-test, corrected by Holm over the pairs of a data set; None below three pairs."""
     significant: bool = False
     """Whether the corrected p-value is below the level."""
 
@@ -115,8 +119,8 @@ def contrast(trainings: Iterable[Training], first: str, second: str) -> Contrast
     dataset = next(iter(results.values())).dataset
     common = [key[1:] for key in results if key[0] == first and (second, *key[1:]) in results]
     differences = [results[(first, *key)].test_metric - results[(second, *key)].test_metric for key in common]
-    if len(differences) < 2:
-        mean = differences[0] if differences else math.nan
+    if len(differences) < LEAST_PAIRS:
+        mean = statistics.fmean(differences) if differences else math.nan
         return Contrast(dataset, first, second, len(differences), mean, None, None, None)
     mean, half, p_value = paired_t_test(differences)
     return Contrast(dataset, first, second, len(differences), mean, mean - half, mean + half, p_value)
@@ -149,7 +153,8 @@ def correct_by_holm(contrasts: Sequence[Contrast]) -> list[Contrast]:
 def describe(rows: Sequence[Row], contrasts: Sequence[Contrast]) -> str:
     """One or two sentences on a data set: who wins, by how much, how surely, and at what cost."""
     winner = rows[0]
-    opening = f"On {winner.dataset}, {winner.model} reaches a test {winner.metric} of {format_score(winner)}"
+    metric = metric_name(winner.metric)
+    opening = f"On {winner.dataset}, {winner.model} reaches a test {metric} of {format_score(winner)}"
     if len(rows) == 1:
         return f"{opening}."
     runner_up = rows[1]
@@ -160,13 +165,35 @@ def describe(rows: Sequence[Row], contrasts: Sequence[Contrast]) -> str:
             winner, runner_up, winner.peak_memory_mb, runner_up.peak_memory_mb, "needs", "less memory"
         ),
     ]
+    if len(rows) > 2:
+        costs = [
+            _cheapest(rows, "train_seconds", "trains fastest", "s"),
+            _cheapest(rows, "peak_memory_mb", "needs least memory", "MB"),
+        ]
     cost = " and ".join(filter(None, costs))
     return f"{told} {cost[0].upper()}{cost[1:]}." if cost else told
 
 
 def format_score(row: Row) -> str:
-    """`0.912 ± 0.004`, or `0.912` for a single run."""
-    return f"{row.mean:.4f}" if row.std is None else f"{row.mean:.4f} ± {row.std:.4f}"
+    """`0.783 ± 0.027`: two digits of the deviation, and as many of the mean; `0.9120` for a single run."""
+    digits = decimals(row.std)
+    return f"{row.mean:.{digits}f}" + ("" if row.std is None else f" ± {row.std:.{digits}f}")
+
+
+def decimals(uncertainty: float | None) -> int:
+    """Decimals that show two digits of an uncertainty."""
+    if not uncertainty:
+        return 4
+    return min(max(1 - math.floor(math.log10(uncertainty)), 2), 5)
+
+
+def format_quantity(value: float | None) -> str:
+    """Three digits, or all before the point: `0.799`, `1.12`, `28.0`, `1,284`."""
+    if value is None:
+        return "–"
+    if value >= 100 or isinstance(value, int):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
 
 
 def comparison_table(comparison: Comparison) -> "Table":
@@ -174,7 +201,7 @@ def comparison_table(comparison: Comparison) -> "Table":
     from rich.table import Table
 
     datasets = {row.dataset for row in comparison.rows}
-    metrics = {row.metric for row in comparison.rows}
+    metrics = {metric_name(row.metric) for row in comparison.rows}
     title = f"Experiment {comparison.experiment}: test {' and '.join(sorted(metrics))}"
     title += f" on {', '.join(sorted(datasets))}"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
@@ -185,7 +212,7 @@ def comparison_table(comparison: Comparison) -> "Table":
         table.add_column(heading, justify="right", no_wrap=True)
     for row in comparison.rows:
         costs = (row.train_seconds, row.seconds_to_95, row.rows_per_second, row.peak_memory_mb)
-        numbers = [_number(value) for value in (*costs, row.num_parameters)]
+        numbers = [format_quantity(value) for value in (*costs, row.num_parameters)]
         name = [row.dataset, row.model] if len(datasets) > 1 else [row.model]
         table.add_row(*name, format_score(row), str(row.num_runs), *numbers)
     return table
@@ -193,13 +220,28 @@ def comparison_table(comparison: Comparison) -> "Table":
 
 def _certainty(contrast: Contrast) -> str:
     if contrast.p_value is None:
-        return "with fewer than two common splits or seeds, chance cannot be told from a difference"
+        return (
+            f"over {contrast.num_pairs} common splits and seeds, fewer than {LEAST_PAIRS}, chance cannot be "
+            "told from a difference"
+        )
     word = "significant" if contrast.significant else "not significant"
     p_value = "p < 0.001" if contrast.p_value < 0.001 else f"p = {contrast.p_value:.2g}"
+    few = "only " if contrast.num_pairs < MANY_PAIRS else ""
+    half = None if contrast.high is None else contrast.high - contrast.difference
     return (
-        f"the difference of {abs(contrast.difference):.4f} is {word} "
-        f"({p_value}, paired over {contrast.num_pairs} common splits and seeds)"
+        f"the difference of {abs(contrast.difference):.{decimals(half)}f} is {word} "
+        f"({p_value}, paired over {few}{contrast.num_pairs} common splits and seeds)"
     )
+
+
+def _cheapest(rows: Sequence[Row], cost: str, words: str, unit: str) -> str:
+    known = [row for row in rows if getattr(row, cost) is not None]
+    if len(known) < 2:
+        return ""
+    best, second = sorted(known, key=lambda row: float(getattr(row, cost)))[:2]
+    if 1.05 * float(getattr(best, cost)) > float(getattr(second, cost)):
+        return ""
+    return f"{best.model} {words} ({format_quantity(getattr(best, cost))} {unit})"
 
 
 def _advantage(a: Row, b: Row, cost_a: float | None, cost_b: float | None, verb: str, gain: str) -> str:
@@ -216,9 +258,3 @@ def _with_p_value(one: Contrast, p_value: float) -> Contrast:
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -18,7 +18,7 @@ from pipeline.launch import train
 from pipeline.passwords import without_password
 from pipeline.prepare import open_prepared
 from pipeline.remote import Remote
-from pipeline.report import write_report
+from pipeline.report import LOCAL_ADDRESS, write_report
 from pipeline.runs import start_parent
 from pipeline.store import GraphStore
 from pipeline.tracking import TrackingStore
@@ -101,7 +101,8 @@ def _run_stages(output: Path, side: int, seed: int, say: Callable[[str], None]) 
         tracking = TrackingStore(parent.reference.uri, parent.reference.artifacts)
         selection = select_trainings(tracking, config.tracking.experiment, dataset=store.manifest.name)
         comparison = compare(selection)
-        report = write_report(output / REPORT, comparison, selection, figures=figures_for(selection, store))
+        figures, address = figures_for(selection, store), tracking.web_address or LOCAL_ADDRESS
+        report = write_report(output / REPORT, comparison, selection, figures=figures, tracking_url=address)
         parent.log_artifact(report)
         return Demo(
             store=store.place,

@@ -104,9 +104,19 @@ def draw_roc(dataset: str, tested: Sequence[Outcome]) -> Figure:
         kept = np.unique(np.linspace(0, len(false) - 1, min(ROC_POINTS, len(false))).astype(int))
         series.append(Series(one.training.model, false[kept].tolist(), true[kept].tolist()))
     names = sorted(one.training.model for one in tested)
-    drawing = line_chart(series, "false positives", "true positives", names)
-    caption = f"{tested[0].labels.size:,} test nodes, the best training of each model."
+    areas = {one.training.model: f"({auc(one):.3f})" for one in tested}
+    drawing = line_chart(
+        series, "false positive rate", "true positive rate", names, notes=areas, diagonal=True
+    )
+    caption = f"{tested[0].labels.size:,} test nodes, the best run of each model, with its area."
     return Figure(f"ROC on {dataset}", caption=caption, drawing=drawing)
+
+
+def auc(one: Outcome) -> float:
+    """Area under the ROC curve."""
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(one.labels, one.probabilities[:, 1]))
 
 
 def draw_confusion(one: Outcome) -> Figure:

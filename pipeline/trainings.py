@@ -8,6 +8,7 @@ from pipeline.tracking import Point, TrackedRun, TrackingStore
 
 CURVES = ("train_loss", "val_loss", "val_metric")
 STAGE_PREFIX = "stage_seconds/"
+METRIC_NAMES = {"roc_auc": "ROC AUC", "macro_f1": "macro F1", "average_precision": "average precision"}
 LOWER_IS_BETTER = frozenset({"mae", "mse", "rmse", "loss"})
 
 
@@ -48,6 +49,9 @@ class Training:
     params: Mapping[str, str] = field(default_factory=dict)
     directory: str = ""
     """Where it was trained; the files may be gone, or on another machine."""
+    revision: str = ""
+    """Commit of the source, with a word if files differed from it."""
+    device: str = ""
 
     @property
     def higher_is_better(self) -> bool:
@@ -141,7 +145,19 @@ def read_training(store: TrackingStore, run: TrackedRun) -> Training:
         stages={k.removeprefix(STAGE_PREFIX): v for k, v in metrics.items() if k.startswith(STAGE_PREFIX)},
         params=dict(run.params),
         directory=run.tags.get("cocn.directory", ""),
+        revision=_revision(run.tags),
+        device=run.tags.get("cocn.device", ""),
     )
+
+
+def metric_name(metric: str) -> str:
+    """A metric as people write it."""
+    return METRIC_NAMES.get(metric, metric)
+
+
+def _revision(tags: Mapping[str, str]) -> str:
+    commit = tags.get("mlflow.source.git.commit", "")[:10]
+    return f"{commit} with changes" if commit and tags.get("cocn.dirty") == "true" else commit
 
 
 def _curve(history: list[Point], start: int) -> Curve:

@@ -109,6 +109,11 @@ class Page:
         self.call("Page.navigate", url=address)
         self.wait_for("document.readyState === 'complete'")
 
+    def emulate(self, media: str = "", scheme: str = "light") -> None:
+        """Look at the page as on paper (`print`), or on a screen that prefers a colour scheme."""
+        preference = {"name": "prefers-color-scheme", "value": scheme}
+        self.call("Emulation.setEmulatedMedia", media=media, features=[preference])
+
     def run(self, expression: str) -> Any:
         """The value of an expression."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
@@ -133,7 +138,7 @@ class Page:
                 case "Runtime.consoleAPICalled" if detail["type"] in ("error", "assert"):
                     found.append(json.dumps(detail["args"]))
                 case "Log.entryAdded" if detail["entry"]["level"] == "error":
-                    found.append(detail["entry"]["text"])
+                    found.append(f"{detail['entry']['text']} {detail['entry'].get('url', '')}".strip())
         return found
 
     def picture(self, path: Path, whole: bool = True) -> Path:

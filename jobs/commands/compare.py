@@ -30,8 +30,7 @@ def compare(
 
     from pipeline.comparison import compare as compare_trainings
     from pipeline.comparison import comparison_table
-    from pipeline.figures import figures_for
-    from pipeline.report import write_report
+    from pipeline.publication import publish_report
     from pipeline.tracking import existing_store
     from pipeline.trainings import select_trainings
 
@@ -39,10 +38,9 @@ def compare(
     names = [name.strip() for name in models.split(",") if name.strip()] if models else None
     selection = select_trainings(store, experiment, parent_id=parent, models=names, dataset=dataset)
     comparison = compare_trainings(selection)
-    if out is not None:
-        figures = figures_for(selection)
-        write_report(out, comparison, selection, figures=figures, tracking_url=store.web_address)
+    kept = publish_report(out, store, selection, comparison) if out is not None else None
     words = [*comparison.sentences, *comparison.notes]
     emit(comparison, as_json, Group(comparison_table(comparison), *words))
     if out is not None:
-        Console(stderr=True).print(f"report: {out}")
+        beside = f", kept with run {kept}" if kept else ""
+        Console(stderr=True).print(f"report: {out}{beside}", soft_wrap=True)

@@ -4,7 +4,17 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from pipeline.charts import HEIGHT, WIDTH, Axis, Mark, Series, bar_chart, line_chart, nice_step, scatter_chart
+from pipeline.charts import (
+    HEIGHT,
+    WIDTH,
+    Axis,
+    Mark,
+    Series,
+    line_chart,
+    nice_step,
+    scatter_chart,
+    stacked_chart,
+)
 
 NAMES = ("a & b", "c")
 
@@ -39,13 +49,21 @@ def test_a_single_point_has_a_place() -> None:
 
 
 def test_bars_are_as_long_as_their_values() -> None:
-    root = parsed(bar_chart([("positions", 2.0), ("segments", 1.0)], "s"))
-    widths = [float(bar.attrib["width"]) for bar in root.findall(".//rect")]
-    assert widths[0] == pytest.approx(2 * widths[1], rel=1e-2)
+    root = parsed(stacked_chart({"c": {"training": 1.0}, "a": {"positions": 2.0, "training": 1.0}}, "s"))
+    bars = root.findall(".//rect")
+    widths = [float(bar.attrib["width"]) for bar in bars]
+    assert widths == pytest.approx([widths[0], 2 * widths[0], widths[0]], rel=1e-2)
+    assert bars[0].attrib["class"] == bars[2].attrib["class"] != bars[1].attrib["class"]
+    assert [item.text for item in root.findall(".//li")] == ["positions", "training"]
 
 
 def test_nothing_gives_nothing() -> None:
-    assert line_chart([], "x", "y", NAMES) == scatter_chart([], "x", "y", NAMES) == bar_chart([], "s") == ""
+    assert (
+        line_chart([], "x", "y", NAMES)
+        == scatter_chart([], "x", "y", NAMES)
+        == stacked_chart({"a": {}}, "s")
+        == ""
+    )
 
 
 @pytest.mark.parametrize(("rough", "step"), [(0.013, 0.02), (1.0, 1.0), (2.1, 5.0), (70, 100)])
@@ -55,3 +73,23 @@ def test_steps_are_round(rough: float, step: float) -> None:
 
 def test_ticks_lie_between_the_ends() -> None:
     assert Axis(0.0, 1.0, 0, 100).ticks() == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+
+
+def test_costs_far_apart_stand_on_a_logarithmic_scale() -> None:
+    assert Axis(0.6, 55.0, 0, 100, logarithmic=True).ticks() == pytest.approx([1, 2, 5, 10, 20, 50])
+    marks = [Mark("c", cost, 0.5) for cost in (0.1, 1.0, 10.0)]
+    places = [
+        float(dot.attrib["cx"])
+        for dot in parsed(scatter_chart(marks, "s", "auc", NAMES)).findall(".//circle")
+    ]
+    assert places[1] - places[0] == pytest.approx(places[2] - places[1], abs=0.2)
+
+
+def test_a_front_is_a_stair() -> None:
+    marks = [Mark("c", 1.0, 0.5), Mark("a & b", 2.0, 0.7)]
+    root = parsed(scatter_chart(marks, "s", "auc", NAMES, front=[(1.0, 0.5), (2.0, 0.7)]))
+    (line,) = root.findall(".//polyline")
+    (x0, y0), (x1, y1), (x2, y2) = (map(float, pair.split(",")) for pair in line.attrib["points"].split())
+    assert (y0, x1) == (y1, x2)
+    assert x0 < x1
+    assert y2 < y1

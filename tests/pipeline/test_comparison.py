@@ -7,7 +7,15 @@ from collections.abc import Sequence
 import pytest
 from scipy import stats
 
-from pipeline.comparison import Contrast, compare, comparison_table, contrast, correct_by_holm, paired_t_test
+from pipeline.comparison import (
+    Contrast,
+    compare,
+    comparison_table,
+    contrast,
+    correct_by_holm,
+    format_quantity,
+    paired_t_test,
+)
 from pipeline.trainings import Curve, Selection, Training
 
 SEGMENT = (0.91, 0.93, 0.92, 0.94, 0.90)
@@ -86,15 +94,32 @@ def test_holm_corrects_by_rank_and_keeps_the_order() -> None:
 
 def test_words_say_who_wins_on_what() -> None:
     (sentence,) = compare(Selection("e", trainings(sparse=SPARSE, segment=SEGMENT))).sentences
-    assert sentence.startswith("On minesweeper, segment reaches a test roc_auc of 0.9200 ± 0.0158")
+    assert sentence.startswith("On minesweeper, segment reaches a test ROC AUC of 0.920 ± 0.016")
     assert "is significant (p " in sentence
-    assert "paired over 5 common splits and seeds" in sentence
+    assert "paired over only 5 common splits and seeds" in sentence
     assert sentence.endswith("Sparse trains 2.0 times faster and segment needs 4.0 times less memory.")
 
 
-def test_one_split_claims_nothing() -> None:
-    (sentence,) = compare(Selection("e", trainings(sparse=SPARSE[:1], segment=SEGMENT[:1]))).sentences
-    assert "chance cannot be told from a difference" in sentence
+@pytest.mark.parametrize("count", [1, 2])
+def test_few_splits_claim_nothing(count: int) -> None:
+    compared = compare(Selection("e", trainings(sparse=SPARSE[:count], segment=SEGMENT[:count])))
+    assert f"over {count} common splits and seeds, fewer than 3, chance cannot" in compared.sentences[0]
+    assert "significant" not in compared.sentences[0]
+    assert [(c.p_value, c.low, c.significant) for c in compared.contrasts] == [(None, None, False)]
+
+
+def test_of_many_models_the_cheapest_are_named() -> None:
+    (sentence,) = compare(Selection("e", trainings(sparse=SPARSE, segment=SEGMENT, gcn=SPARSE))).sentences
+    assert "trains fastest" not in sentence  # sparse and gcn take equally long
+    assert sentence.endswith("Segment needs least memory (100 MB).")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "–"), (0.79911, "0.799"), (1.1234, "1.12"), (28.0, "28.0"), (1284.2, "1,284"), (3, "3")],
+)
+def test_quantities_have_three_digits(value: float | None, shown: str) -> None:
+    assert format_quantity(value) == shown
 
 
 def test_lower_is_better_for_errors() -> None:

@@ -20,13 +20,20 @@ from pipeline.runs import ARTIFACTS
 from pipeline.server import free_port, serve
 from pipeline.store import GraphStore
 from pipeline.synthetic import minesweeper
-from pipeline.tracking import existing_store
+from pipeline.tracking import PAGE_QUERY, existing_store
 from pipeline.trainings import Selection, select_trainings
 from tests.browser import kept, open_browser
 from tests.pipeline.conftest import SIDE, Parameters, prepare_tiny, tiny_config
 
 MODELS = ("segment", "sparse")
 PHONE, DESKTOP = 390, 1280
+# Texts of one chart that lie upon each other.
+OVERLAPS = """() => [...document.querySelectorAll('svg')].flatMap(svg => {
+  const texts = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+  return texts.flatMap(([one, a], i) => texts.slice(i + 1).filter(([two, b]) =>
+    a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 4 && b.top < a.bottom - 4
+  ).map(([two]) => `${one} / ${two}`));
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +64,13 @@ def report(output: Path) -> Path:
         cli.main([*words, "--out", str(output / "report.html")])
     assert not caught.value.code
     return output / "report.html"
+
+
+def test_the_report_is_kept_with_the_command_that_trained(report: Path, selection: Selection) -> None:
+    store = existing_store(f"sqlite:///{report.parent / 'mlflow.db'}", report.parent)
+    (parent,) = {training.parent_id for training in selection.trainings}
+    assert parent is not None
+    assert "report.html" in {item.path for item in store.client.list_artifacts(parent)}
 
 
 def test_models_on_disk_are_drawn(selection: Selection) -> None:
@@ -108,6 +122,15 @@ def test_the_report_in_a_browser(report: Path, tmp_path: Path, width: int, name:
         page.open(report.as_uri(), width, mobile=name == "phone")
         page.picture(kept(tmp_path) / f"report-{name}.png")
         assert page.complaints() == []
+        paper = "getComputedStyle(document.body).backgroundColor"
+        papers = [page.run(paper)]
+        for look, media, scheme in (("dark", "", "dark"), ("print", "print", "dark")):
+            page.emulate(media, scheme)
+            page.picture(kept(tmp_path) / f"report-{name}-{look}.png")
+            papers.append(page.run(paper))
+        page.emulate()
+        assert papers[0] == papers[2] == "rgb(255, 255, 255)"
+        assert papers[1] != papers[0]
         # Nothing is wider than the window; wide tables scroll within themselves.
         assert page.run("document.documentElement.scrollWidth") <= width
         drawn = "[...document.querySelectorAll('figure svg, figure img')].map(e => e.getBoundingClientRect())"
@@ -116,10 +139,11 @@ def test_the_report_in_a_browser(report: Path, tmp_path: Path, width: int, name:
         assert all(wide > 100 and high > 40 for wide, high in json.loads(boxes))
         assert page.run("[...document.images].every(image => image.naturalWidth > 0)")
         assert page.run("document.querySelectorAll('polyline, circle, rect.bar').length") > 10
+        assert page.run(f"({OVERLAPS})()") == []
         column = (
-            "[...document.querySelector('table.sortable').tBodies[0].rows].map(r => r.cells[1].innerText)"
+            "[...document.querySelector('table.sortable').tBodies[0].rows].map(r => r.cells[0].innerText)"
         )
-        click = "document.querySelectorAll('table.sortable th button')[1].click()"
+        click = "document.querySelectorAll('table.sortable th button')[0].click()"
         page.run(click)
         first = page.run(f"JSON.stringify({column})")
         page.run(click)
@@ -135,10 +159,16 @@ def test_mlflows_page_of_a_run_in_a_browser(selection: Selection, output: Path, 
         serve(f"sqlite:///{output / 'mlflow.db'}", free_port(), output / ARTIFACTS) as server,
         open_browser(tmp_path) as page,
     ):
-        page.open(f"{server.address}/#/experiments/{run.experiment_id}/runs/{run.run_id}", DESKTOP)
-        page.wait_for("document.body.innerText.includes('test_metric')")
-        page.picture(kept(tmp_path) / "mlflow-run.png", whole=False)
-        assert page.run("document.body.innerText.includes('cocn.dataset')")
+        for width, name in ((DESKTOP, "desktop"), (PHONE, "phone")):
+            page.open("about:blank", width)
+            page.open(
+                f"{server.address}/#/experiments/{run.experiment_id}/runs/{run.run_id}{PAGE_QUERY}", width
+            )
+            page.wait_for("document.body.innerText.includes('test_metric')")
+            page.wait_for("document.body.innerText.includes('cocn.dataset')")
+            page.picture(kept(tmp_path) / f"mlflow-run-{name}.png", whole=False)
+            # MLflow asks who is logged in, which only its server with a login knows.
+            assert [said for said in page.complaints() if "/users/current" not in said] == []
 
 
 def test_the_report_of_the_demo_takes_the_same_figures(selection: Selection, output: Path) -> None:

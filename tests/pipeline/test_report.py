@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.comparison import compare
-from pipeline.report import Figure, render_report, write_report
+from pipeline.report import Figure, pareto_front, render_report, write_report
 from pipeline.trainings import Curve, Selection, Training
 
 
@@ -106,6 +106,18 @@ def test_figures_travel_inside_the_file(selection: Selection, tmp_path: Path) ->
     )
     assert "data:image/svg+xml;base64,PHN2Zy8+" in path.read_text(encoding="utf-8")
     assert [item.name for item in path.parent.iterdir()] == ["report.html"]
+
+
+def test_the_front_holds_what_nothing_beats() -> None:
+    points = [(1.0, 0.5), (2.0, 0.4), (3.0, 0.7), (3.0, 0.6), (4.0, 0.7)]
+    assert pareto_front(points, upward=True) == [(1.0, 0.5), (3.0, 0.7)]
+    assert pareto_front(points, upward=False) == [(1.0, 0.5), (2.0, 0.4)]
+
+
+def test_few_pairs_are_called_few(selection: Selection) -> None:
+    text = render_report(compare(selection), selection)
+    assert "not tested" in text
+    assert "Below n = 3 nothing is tested" in text
 
 
 def test_a_training_without_costs_or_curves_still_has_a_report(selection: Selection) -> None:
