@@ -25,6 +25,8 @@ from cocn.segments import SegmentBatch, check_segment_length, window_adjacency, 
 from cocn.ties import Ties
 
 PositionSource = Literal["explicit", "implicit", "fixed"]
+#: Scale of the last linear map at the start.
+OUTPUT_GAIN = 0.05
 ALL_HEADS = slice(None)
 
 
@@ -55,7 +57,7 @@ class CoCN(nn.Module):
         propagation: propagate positions ``after`` the MLP or features ``before`` it.
         node_features: let the convolutions read node features.
         structure_features: let the convolutions read edge features.
-        propagated_features: input features [X, ÃX] in place of X.
+        propagated_features: K for input features [X, ÃX, …, Ã^K X] in place of X.
         edge_channels: channels of the edge features.
         rank_gradient: surrogate gradient of ranks; None for pairwise on small graphs, taylor on large ones.
         normalise_rank_gradient: divide the taylor gradient by the number of nodes.
@@ -89,7 +91,7 @@ class CoCN(nn.Module):
         propagation: Propagation = "after",
         node_features: bool = True,
         structure_features: bool = True,
-        propagated_features: bool = False,
+        propagated_features: int = 0,
         edge_channels: int = 1,
         rank_gradient: RankGradient | None = None,
         normalise_rank_gradient: bool = True,
@@ -131,7 +133,7 @@ class CoCN(nn.Module):
         )
         read_channels = max(in_channels, 1)
         # Without node features the convolutions and skips read none, so there is nothing to map either.
-        width = read_channels * (2 if propagated_features else 1)
+        width = read_channels * (1 + propagated_features)
         self.input = nn.Linear(width, hidden_channels) if node_features else None
         self.norm = nn.LayerNorm(hidden_channels) if node_features else None
         self.positions: PositionRegression | None = None
@@ -146,6 +148,7 @@ class CoCN(nn.Module):
         self.up = RecoveryStack(self.stack) if self._recovers_nodes() else None
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(num_heads * hidden_channels, out_channels)
+        self._calm_output()
 
     def _recovers_nodes(self) -> bool:
         return self.task != "graph"
@@ -155,6 +158,15 @@ class CoCN(nn.Module):
         for module in self.children():
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()  # type: ignore[operator]
+        self._calm_output()
+
+    def _calm_output(self) -> None:
+        """Start with logits near zero: sums over heads and levels would else make confident mistakes."""
+        if self.task == "link":
+            return
+        with torch.no_grad():
+            self.out.weight.mul_(OUTPUT_GAIN)
+            self.out.bias.zero_()
 
     def prepare(self, data: Any, **tensors: Any) -> GraphBatch:
         """Arrange and pad a graph once, to be passed to every forward call.
@@ -229,13 +241,14 @@ class CoCN(nn.Module):
         return graph.symmetrise(nodes)
 
     def graph_features(self, graph: GraphBatch) -> Tensor:
-        """[T, D] input features, with their neighbours' means beside them where asked for."""
+        """[T, D] input features, with means over their neighbourhoods beside them where asked for."""
         x = self._features_or_ones(graph)
         if x.size(1) != max(self.in_channels, 1):
             raise ValueError(f"Expected 'x' to have {self.in_channels} features a node (got {x.size(1)})")
-        if not self.propagated_features:
-            return x
-        return torch.cat([x, graph.adjacency.propagate(x)], dim=1)
+        blocks = [x]
+        for _ in range(self.propagated_features):
+            blocks.append(graph.adjacency.propagate(blocks[-1]))
+        return torch.cat(blocks, dim=1) if self.propagated_features else x
 
     def read_features(self, x_TD: Tensor) -> Tensor:
         """The input module, [T, C]: linear, layer normalisation, ReLU; zeros without node features."""

@@ -37,8 +37,7 @@ def input_stages(store: GraphStore, config: Config) -> tuple[str, ...]:
             stages.add(segments_stage(config.data.split))
         if source == "explicit" and model.smoothness:
             stages.add(propagated_stage(model.smoothness))
-        if model.propagated_features:
-            stages.add(propagated_stage(1))
+        stages |= {propagated_stage(1 + step) for step in range(model.propagated_features)}
     if source == "implicit" or (source == "fixed" and not streams(model)):
         stages.add(POSITIONS)
     return tuple(sorted(stages))
@@ -64,8 +63,7 @@ def read_node_table(store: GraphStore, config: Config) -> NodeTable:
     """What a segment model reads of nodes: features, propagated ones, and what positions come from."""
     model = config.model
     features: list[NDArray[np.float32]] = [store.features()]
-    if model.propagated_features:
-        features.append(open_propagated(store, 1))
+    features += [open_propagated(store, 1 + step) for step in range(model.propagated_features)]
     table = NodeTable(features)
     source = position_source(model)
     if source == "explicit":

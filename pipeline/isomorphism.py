@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 import cocn
+from cocn.models import OUTPUT_GAIN
 from pipeline.errors import UserError
 from pipeline.progress import progress
 
@@ -149,6 +150,9 @@ def make_network(collection: Collection, seed: int) -> cocn.CoCN:
     count = sum(parameter.numel() for parameter in model.parameters())
     if count > PARAMETER_LIMIT:
         raise ValueError(f"Expected at most {PARAMETER_LIMIT} parameters (got {count})")
+    with torch.no_grad():
+        # Outputs start near zero for training; here they are embeddings, compared in absolute terms.
+        model.out.weight.div_(OUTPUT_GAIN)
     return model.double().eval()
 
 

@@ -61,7 +61,7 @@ def write_plots(store: GraphStore, out_dir: Path, split: int = 0) -> Plots:
     )
     figure = draw_densities(densities, titles, headline, store.num_nodes)
     image, table = out_dir / "adjacency.png", out_dir / "coverage.csv"
-    _write_image(figure, image)
+    write_image(figure, image)
     _write_table(table, *coverages)
     return Plots(image=image, table=table, before=coverages[0], after=coverages[1])
 
@@ -98,7 +98,8 @@ def _draw_panel(
     return shown
 
 
-def _write_image(figure: Figure, path: Path) -> None:
+def write_image(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG, whole or not at all."""
     content = io.BytesIO()
     # Without metadata the same picture has the same bytes whatever wrote it.
     figure.savefig(content, format="png", dpi=120, metadata={"Software": None})

@@ -14,10 +14,11 @@ from pipeline.files import text_sha256
 from pipeline.heads import OrderParameters, write_orders
 from pipeline.ingest import SourceOptions, describe_source, ingest, options_from, short_name
 from pipeline.links import write_links
-from pipeline.modelling import position_source, resolve_task, streams
+from pipeline.modelling import FAMILY, position_source, resolve_task, streams
 from pipeline.positions import DEFAULT_BUDGET_SECONDS, Choice, resolve_parameters, write_positions
 from pipeline.propagate import propagate_features
 from pipeline.remote import Remote, resolve
+from pipeline.sections import ModelConfig
 from pipeline.segments import stage_name, write_segments
 from pipeline.store import GraphStore, has_manifest
 
@@ -77,9 +78,25 @@ def prepare(
     say(_line(times[-1]))
     if store.is_collection:
         return _prepare_collection(store, config, replace, times, say)
+    choice, more = run_stages(
+        store, config, segments=segments, replace=replace, budget_seconds=budget_seconds, say=say
+    )
+    return _describe(store, choice, (*times, *more))
+
+
+def run_stages(
+    store: GraphStore,
+    config: Config,
+    *,
+    segments: bool = True,
+    replace: bool = False,
+    budget_seconds: float = DEFAULT_BUDGET_SECONDS,
+    say: Say = lambda line: None,
+) -> tuple[Choice, list[StageTime]]:
+    """Positions, orders and segments of a store, those that are not there; see :func:`prepare`."""
     parameters, choice = resolve_parameters(store.csr(), config.positions, budget_seconds=budget_seconds)
     say(f"positions: {choice.reason}")
-    settings = config.segments
+    settings, times = config.segments, list[StageTime]()
     orders = OrderParameters(
         family=config.positions.order, heads=config.model.heads, length=settings.length, seed=settings.seed
     )
@@ -96,7 +113,7 @@ def prepare(
             ran = run()
             times.append(_time_of(store, name, not ran))
             say(_line(times[-1]))
-    return _describe(store, choice, tuple(times))
+    return choice, times
 
 
 def _prepare_collection(
@@ -138,11 +155,22 @@ def open_prepared(
     if place is not None and has_manifest(place):
         store = GraphStore.open(place)
     else:
-        store = GraphStore.open(prepare(config, options_from(data), segments=False, say=say).store)
-    for name in models or (config.model.name,):
-        model = config.model.model_copy(update={"name": name})
-        _prepare_model(store, config.model_copy(update={"model": model}), splits or (data.split,))
+        options = options_from(data)
+        place = place or resolve(default_store(config.output, options), config.storage)
+        store = ingest(options, place).store
+    chosen = [config.model.model_copy(update={"name": name}) for name in models or (config.model.name,)]
+    configs = [config.model_copy(update={"model": model}) for model in chosen]
+    missing = not (store.is_collection or store.has("positions"))
+    if missing and any(reads_positions(model) for model in chosen):
+        run_stages(store, config, segments=False, say=say)
+    for each in configs:
+        _prepare_model(store, each, splits or (data.split,))
     return store
+
+
+def reads_positions(model: ModelConfig) -> bool:
+    """Whether a model's sequences, or what it learns them from, are pre-computed."""
+    return model.name in FAMILY and position_source(model) != "explicit"
 
 
 def _prepare_model(store: GraphStore, config: Config, splits: Collection[int]) -> None:
@@ -161,7 +189,7 @@ def _prepare_model(store: GraphStore, config: Config, splits: Collection[int]) -
     if store.is_collection or not streams(model):
         return
     source = position_source(model)
-    steps = max(int(model.propagated_features), model.smoothness if source == "explicit" else 0)
+    steps = max(model.propagated_features, model.smoothness if source == "explicit" else 0)
     if steps and store.manifest.num_features:
         propagate_features(store, steps, self_loops=model.self_loops)
     if source == "fixed":

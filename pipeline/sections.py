@@ -149,8 +149,8 @@ class ModelConfig(Section):
     """Share of activations dropped in training."""
     node_features: bool = True
     """Read the nodes' own features."""
-    propagated_features: bool = True
-    """Append the features averaged over the neighbours; results with and without it are rows of their own."""
+    propagated_features: Natural = 1
+    """How often features are averaged over the neighbours, each time appended to the input; 0 for none."""
     structure_features: bool = True
     """Read the edges inside a window."""
     positions: Literal["auto", "explicit", "implicit", "fixed"] = "auto"

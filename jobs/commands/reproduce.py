@@ -5,50 +5,127 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jobs.commands.source import DataRoot
 from jobs.output import emit
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from pipeline.isomorphism import Outcome
+    from pipeline.reproduce.trained import CellResult
 
-reproduce = typer.Typer(help="Repeat results of the paper.", no_args_is_help=True)
+TABLES = (
+    "node, node-hetero, node-homo, filter, graph, graph-brain, isomorphism, link, tau, modules, features, "
+    "permutations, receptive-field, information-loss, order-explicit, order-implicit, complexity; or "
+    "results, which writes RESULTS.md from all records"
+)
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(reproduce, name="reproduce")
+    app.command("reproduce")(reproduce)
 
 
-@reproduce.callback()
-def _options() -> None:
-    """Repeat results of the paper."""
-
-
-@reproduce.command("isomorphism")
-def isomorphism(
-    data_root: Annotated[Path, typer.Option(help="Directory of the data sets; has isomorphism/.")],
-    only: Annotated[
-        str | None, typer.Option(help="Only these, separated by commas: graph8c, sr25, exp.")
+def reproduce(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help=TABLES)],
+    datasets: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    models: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    splits: Annotated[int | None, typer.Option(min=1, help="At most N splits or folds of each.")] = None,
+    time_budget: Annotated[
+        str | None, typer.Option(help="Time for everything: 90s, 30m, 2h; shared out evenly.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the networks and of the numberings.")] = 0,
+    scale: Annotated[
+        str | None,
+        typer.Option("--settings", help="paper, or quick: smaller settings; by default quick without a GPU."),
+    ] = None,
+    data_root: DataRoot = None,
+    output: Annotated[Path, typer.Option(help="Directory of stores, runs and figures.")] = Path("runs"),
+    records: Annotated[
+        Path | None, typer.Option(help="Directory of records; by default the checkout's own.")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Run also what is recorded.")] = False,
+    largest: Annotated[int | None, typer.Option(help="Nodes of the largest graph of complexity.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the networks.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Tell non-isomorphic graphs apart with an untrained network, and copies of one graph not.
+    """Repeat a table or figure of the paper; what is recorded already is shown and not run again.
 
-    Example: [bold]cocn reproduce isomorphism --data-root datasets --only sr25[/bold]
+    Example: [bold]cocn reproduce node-hetero --data-root datasets --splits 1 --time-budget 10m[/bold]
     """
-    from pipeline.errors import UserError
-    from pipeline.isomorphism import NAMES, read_collections, run_test
+    from pipeline.reproduce.command import Choices, run
 
-    chosen = [name.strip() for name in only.split(",")] if only else list(NAMES)
-    for name in chosen:
-        if name not in NAMES:
-            raise UserError(f"Expected '--only' to name some of {', '.join(NAMES)} (got '{name}')")
-    outcomes = {each.name: run_test(each, seed) for each in read_collections(data_root, chosen)}
-    emit(outcomes, as_json, None if as_json else _table(outcomes))
+    choices = Choices(
+        table=table,
+        datasets=_names(datasets),
+        models=_names(models),
+        splits=splits,
+        time_budget=time_budget,
+        scale=scale,
+        data_root=data_root,
+        output=output,
+        records=records,
+        again=again,
+        largest=largest,
+        seed=seed,
+    )
+    found = run(choices, _say)
+    if not as_json:
+        for path in found.figures:
+            _say(f"figure: {path}")
+    emit(found.content, as_json, None if as_json else _view(found.content))
 
 
-def _table(outcomes: "dict[str, Outcome]") -> "Table":
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
+
+
+def _say(line: str) -> None:
+    from rich.console import Console
+
+    Console(stderr=True, highlight=False).print(line)
+
+
+def _view(content: object) -> "Table | None":
+    from pipeline.isomorphism import Outcome
+    from pipeline.reproduce.command import Measured, Trained
+
+    if isinstance(content, Trained):
+        return _cells(content.cells)
+    if isinstance(content, Measured):
+        return _measurements(content)
+    if isinstance(content, dict) and all(isinstance(one, Outcome) for one in content.values()):
+        return _outcomes(content)
+    return None
+
+
+def _cells(cells: "tuple[CellResult, ...]") -> "Table":
+    from rich.table import Table
+
+    from pipeline.reproduce.page import score
+
+    table = Table("data set", "model", "variant", "metric", "here, %", "paper, %", "splits", "cut short")
+    for cell in cells:
+        ours, paper = score(cell.mean, cell.std), score(cell.paper_mean, cell.paper_std)
+        cut = str(cell.cut_short or "")
+        table.add_row(cell.dataset, cell.model, cell.variant, cell.metric, ours, paper, str(cell.splits), cut)
+    return table
+
+
+def _measurements(content: object) -> "Table":
+    from rich.table import Table
+
+    from pipeline.reproduce.command import Measured
+
+    if not isinstance(content, Measured):
+        raise TypeError(f"Expected measurements (got {type(content).__name__})")
+    first = content.cases[0]
+    table = Table(*(str(key).replace("_", " ") for key in (*first.case, *first.values)))
+    for one in content.cases:
+        values = (f"{value:,.4g}" for value in one.values.values())
+        table.add_row(*(str(value) for value in one.case.values()), *values)
+    return table
+
+
+def _outcomes(outcomes: "dict[str, Outcome]") -> "Table":
     from rich.table import Table
 
     table = Table("data set", "pairs", "not distinguished", "copies", "wrongly distinguished", "parameters")

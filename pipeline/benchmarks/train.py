@@ -35,7 +35,7 @@ REFERENCE: dict[str, object] = {
     "model.unit_layers": 4,
     "model.pool_layers": 1,
     "model.dropout": 0.0,
-    "model.propagated_features": False,
+    "model.propagated_features": 0,
     "train.batch_size": 1000,
 }
 

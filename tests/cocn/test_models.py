@@ -286,7 +286,7 @@ def test_long_graphs_run_under_autocast() -> None:
         {"structure_features": False},
         {"position_source": "implicit"},
         {"task": "graph", "kernel_size": (2, 3), "final_layer": True},
-        {"propagated_features": True},
+        {"propagated_features": 2},
     ],
 )
 def test_every_parameter_receives_a_gradient(model: type[CoCN], changes: dict[str, Any]) -> None:
@@ -312,11 +312,19 @@ def test_features_that_are_switched_off_reach_nothing() -> None:
 
 def test_propagated_features_stand_beside_the_others() -> None:
     graph = random_graph(1, 12, 30)
-    model = build(ExpandedCoCN, propagated_features=True)
+    model = build(ExpandedCoCN, propagated_features=2)
     batch = model.prepare(graph.x, **graph.tensors())
     assert batch.x is not None
-    expected = torch.cat([batch.x, batch.adjacency.propagate(batch.x)], dim=1)
+    expected = torch.cat([batch.adjacency.propagate(batch.x, steps) for steps in range(3)], dim=1)
     assert torch.equal(model.graph_features(batch), expected)
+
+
+@pytest.mark.parametrize("model", FAMILY)
+def test_logits_start_near_zero_again_after_a_reset(model: type[CoCN]) -> None:
+    chosen = build(model)
+    for _ in range(2):
+        assert outputs(chosen, random_graph(1, 12, 30)).abs().max() < 0.5
+        chosen.reset_parameters()
 
 
 def test_links_are_scored_by_direction() -> None:

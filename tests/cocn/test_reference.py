@@ -110,7 +110,7 @@ def test_batches_of_long_graphs_equal_the_dense_equations(band_route: BandRoute,
     ("directed", "channels", "settings"),
     [
         (True, 0, {}),
-        (True, 1, {"propagated_features": True}),
+        (True, 1, {"propagated_features": 2}),
         (False, 3, {"kernel_size": (2, 3), "smoothness": 3}),
         (True, 2, {"kernel_size": (5, 3, 2), "residual": False}),
         (False, 1, {"node_features": False}),

@@ -1,0 +1,158 @@
+"""Time and memory of an epoch against the size of the graph, each case in a process of its own.
+
+Random graphs of mean degree 8. Full-graph models take one step an epoch; an epoch of Segment CoCN is as many
+steps of 1,000 nodes as it takes to see all of them, measured on a few. `dense` is the literal network of
+`cocn/reference.py`, with its n×n matrices.
+"""
+
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import JsonValue
+from torch import Tensor
+
+import cocn
+from cocn import reference
+from pipeline.cleaning import clean_edges
+from pipeline.loader import SegmentLoader
+from pipeline.memory import peak_memory
+from pipeline.provenance import SOURCE
+from pipeline.reproduce.records import Measurement, Records, Source
+from pipeline.sequences import sequence
+from pipeline.sources import MemorySource, NodeTable
+from pipeline.windows import build_segments
+
+STUDY = "complexity"
+SIZES: dict[str, tuple[int, ...]] = {
+    "dense": (500, 1000, 2000),
+    "expanded": (1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000),
+    "sparse": (1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000),
+    "segment": (1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000),
+}
+DEGREE = 8
+FEATURES = 16
+CLASSES = 4
+BATCH_NODES = 1000
+STEPS = 3
+Step = Callable[[], tuple[Tensor, Tensor]]
+#: Eight heads, 64 channels, kernel 5, two unit layers, one pooling layer.
+SETTINGS: dict[str, Any] = {"num_heads": 8, "kernel_size": 5, "unit_layers": 2, "pool_layers": 1}
+
+
+def run_cases(
+    records: Records,
+    command: str,
+    *,
+    models: Sequence[str] = tuple(SIZES),
+    largest: int | None = None,
+    again: bool = False,
+) -> Iterator[Measurement]:
+    """Measure what is not recorded yet, small graphs first."""
+    cases = [(nodes, model) for model in models for nodes in SIZES[model]]
+    for nodes, model in sorted(cases):
+        if largest is not None and nodes > largest:
+            continue
+        case: dict[str, JsonValue] = {"model": model, "nodes": nodes}
+        known = None if again else records.measurement(STUDY, case)
+        if known is None:
+            start = time.perf_counter()
+            values = measure_apart(model, nodes)
+            seconds = round(time.perf_counter() - start, 2)
+            known = Measurement(
+                study=STUDY, case=case, values=values, seconds=seconds, source=Source.here(command)
+            )
+            records.add(known)
+        yield known
+
+
+def measure_apart(model: str, nodes: int) -> dict[str, float]:
+    """Measure in a fresh process, whose memory is this case's alone."""
+    command = [sys.executable, "-W", "ignore", "-m", "pipeline.reproduce.complexity", model, str(nodes)]
+    paths = [str(SOURCE), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def measure(model: str, nodes: int) -> dict[str, float]:
+    """Seconds of an epoch, and the memory that training adds to the process, in MiB."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    x = torch.randn(nodes, FEATURES)
+    edges = random_edges(nodes)
+    labels = torch.randint(CLASSES, (nodes,))
+    before = peak_memory()
+    steps = -(-nodes // BATCH_NODES) if model == "segment" else 1
+    start = time.perf_counter()
+    step, network = make_step(model, x, edges, labels)
+    preparing = time.perf_counter() - start
+    optimiser = torch.optim.AdamW(network.parameters())
+    times = []
+    for _ in range(STEPS + 1):
+        start = time.perf_counter()
+        F.cross_entropy(*step()).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        times.append(time.perf_counter() - start)
+    return {
+        "epoch_seconds": steps * statistics.median(times[1:]),
+        "prepare_seconds": preparing,
+        "memory_mb": (peak_memory() - before) / 2**20,
+    }
+
+
+def make_step(model: str, x: Tensor, edges: Tensor, labels: Tensor) -> tuple[Step, cocn.CoCN]:
+    """What gives the outputs of a step and their labels, and its network."""
+    if model == "segment":
+        segment = cocn.SegmentCoCN(FEATURES, 64, CLASSES, segment_length=8, **SETTINGS)
+        return _segment_step(segment, x, edges, labels), segment
+    kind = {"dense": cocn.ExpandedCoCN, "expanded": cocn.ExpandedCoCN, "sparse": cocn.SparseCoCN}[model]
+    network = kind(FEATURES, 64, CLASSES, **SETTINGS)
+    graph = network.prepare(x, edge_index=edges)
+    run = reference.forward if model == "dense" else kind.__call__
+    return lambda: (run(network, graph), labels), network
+
+
+def _segment_step(network: cocn.SegmentCoCN, x: Tensor, edges: Tensor, labels: Tensor) -> Step:
+    """Batches of segments cut from orders by chance."""
+    csr = clean_edges(edges[0].numpy(), edges[1].numpy(), x.size(0))[0]
+    positions = torch.randn(x.size(0), network.num_heads).numpy()
+    segments = build_segments(sequence(positions, csr), csr, network.segment_length)
+    nodes = np.arange(x.size(0), dtype=np.int32)
+    source = MemorySource(segments, nodes, labels.numpy(), NodeTable([x.numpy()]))
+    loader = SegmentLoader(source, min(BATCH_NODES, x.size(0)))
+    batches = _endless(loader)
+
+    def step() -> tuple[Tensor, Tensor]:
+        batch = next(batches)
+        return network(batch), torch.as_tensor(batch.y)
+
+    return step
+
+
+def _endless(loader: SegmentLoader) -> Iterator[cocn.SegmentBatch]:
+    for epoch in itertools.count():
+        loader.set_epoch(epoch)
+        yield from loader
+
+
+def random_edges(nodes: int) -> Tensor:
+    """Both directions of pairs drawn by chance, mean degree 8."""
+    pairs = torch.randint(nodes, (2, nodes * DEGREE // 2))
+    pairs = pairs[:, pairs[0] != pairs[1]]
+    edges: Tensor = torch.unique(torch.cat([pairs, pairs.flip(0)], dim=1), dim=1)
+    return edges
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1], int(sys.argv[2]))))  # noqa: T201

@@ -1,0 +1,145 @@
+"""One small JSON file a run: the number, and everything that is needed to get it again."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from pipeline.errors import UserError
+from pipeline.files import atomic_file
+from pipeline.provenance import SOURCE, device_name, source_revision
+
+Scale = Literal["paper", "quick"]
+Kind = TypeVar("Kind", bound=BaseModel)
+#: Where a checkout keeps what was measured; an installed wheel writes under its output directory.
+IN_SOURCE = SOURCE / "pipeline" / "paper" / "records"
+
+
+class Source(BaseModel):
+    """Where a number comes from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: str
+    revision: str | None
+    dirty: bool
+    device: str
+
+    @classmethod
+    def here(cls, command: str) -> "Source":
+        revision = source_revision()
+        return cls(command=command, revision=revision.commit, dirty=revision.dirty, device=device_name())
+
+
+class TrainingRecord(BaseModel):
+    """One training: a model with its settings on one split of a data set."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str
+    model: str
+    variant: str
+    """What sets it apart from the preset, such as `tau=0.1`; empty for the preset itself."""
+    scale: Scale
+    split: int
+    seed: int
+    metric: str
+    value: float
+    """On the test part, at the epoch that is best on the validation part."""
+    validation: float
+    epochs: int
+    best_epoch: int
+    cut_short: bool
+    """Whether time ran out before training had ended by itself."""
+    seconds: float
+    peak_memory_mb: float
+    num_parameters: int
+    settings: Mapping[str, JsonValue]
+    source: Source
+
+    @property
+    def path(self) -> Path:
+        return training_path(self.dataset, self.model, self.variant, self.scale, self.split, self.seed)
+
+
+class Measurement(BaseModel):
+    """One case of a study that trains nothing, or not for a score."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    study: str
+    case: Mapping[str, JsonValue]
+    values: Mapping[str, float]
+    seconds: float
+    source: Source
+
+    @property
+    def path(self) -> Path:
+        return measurement_path(self.study, self.case)
+
+
+def training_path(dataset: str, model: str, variant: str, scale: Scale, split: int, seed: int) -> Path:
+    """Place of a training's record under the directory of records."""
+    name = f"{model}-{slug(variant)}" if variant else model
+    return Path("trainings") / dataset / name / f"{scale}-split{split}-seed{seed}.json"
+
+
+def measurement_path(study: str, case: Mapping[str, JsonValue]) -> Path:
+    """Place of a measurement's record under the directory of records."""
+    return Path(study) / f"{'-'.join(slug(str(value)) for value in case.values())}.json"
+
+
+def slug(text: str) -> str:
+    """Text that is safe in the name of a file."""
+    return re.sub(r"[^\w.=]+", "-", text.lower()).strip("-")
+
+
+class Records:
+    """The records in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def add(self, record: TrainingRecord | Measurement) -> None:
+        """Write a record whole or not at all, in place of an earlier one."""
+        path = self.directory / record.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path) as file:
+            file.write((record.model_dump_json(indent=1) + "\n").encode())
+
+    def training(
+        self, dataset: str, model: str, variant: str, scale: Scale, split: int, seed: int
+    ) -> TrainingRecord | None:
+        """The record of a training, if there is one."""
+        path = self.directory / training_path(dataset, model, variant, scale, split, seed)
+        return _read(path, TrainingRecord) if path.exists() else None
+
+    def measurement(self, study: str, case: Mapping[str, JsonValue]) -> Measurement | None:
+        """The record of a case, if there is one."""
+        path = self.directory / measurement_path(study, case)
+        return _read(path, Measurement) if path.exists() else None
+
+    def trainings(self) -> Iterator[TrainingRecord]:
+        """All trainings, by data set, model, variant, split and seed."""
+        for path in sorted((self.directory / "trainings").glob("*/*/*.json")):
+            yield _read(path, TrainingRecord)
+
+    def measurements(self, study: str) -> list[Measurement]:
+        """All cases of a study."""
+        return [_read(path, Measurement) for path in sorted((self.directory / study).glob("*.json"))]
+
+
+def default_directory(output: Path) -> Path:
+    """Beside the source in a checkout, else under the output directory."""
+    return IN_SOURCE if source_revision().commit is not None else output / "records"
+
+
+def _read(path: Path, kind: type[Kind]) -> Kind:
+    try:
+        return kind.model_validate_json(path.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        raise UserError(
+            f"Expected a record in '{path}' (got {error.error_count()} mistakes): remove it"
+        ) from error

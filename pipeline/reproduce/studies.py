@@ -1,0 +1,143 @@
+"""What each trained table and figure of the paper asks for: a model, a data set and what is varied."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.errors import UserError
+from pipeline.modelling import FAMILY
+from pipeline.paper.registry import BENCHMARKS_BY_NAME
+from pipeline.paper.tables import Result, Table, load_tables
+
+#: Tables and figures that come from trainings; the other studies have a module each.
+TRAINED = (
+    "node",
+    "node-hetero",
+    "node-homo",
+    "filter",
+    "graph",
+    "graph-brain",
+    "link",
+    "tau",
+    "modules",
+    "features",
+    "permutations",
+    "receptive-field",
+)
+PLAIN: Mapping[str, object] = {"model.residual": False, "model.inception_kernels": []}
+INCEPTION = [3, 5]
+VARIANTS: Mapping[str, Mapping[str, object]] = {
+    "plain": PLAIN,
+    "inception": {"model.residual": False, "model.inception_kernels": INCEPTION},
+    "residual": {"model.residual": True, "model.inception_kernels": []},
+    "full": {"model.residual": True, "model.inception_kernels": INCEPTION},
+    "structure": {"model.node_features": False, "model.propagated_features": 0},
+    "node": {"model.structure_features": False},
+    "both": {},
+    "own features": {"model.propagated_features": 0},
+    "neighbours' features": {"model.propagated_features": 1},
+    "profile orders": {"positions.order": "profile"},
+}
+HEADS = (1, 2, 4, 8)
+DEPTHS = (1, 2, 3, 4)
+LARGE = ("node-hetero", "node-homo")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model on a data set.
+
+    Attributes:
+        variant: what sets it apart from the preset, in words; empty for the preset.
+        overrides: the same by dotted keys of the configuration.
+        paper: the paper's number; None for rows that are ours alone.
+    """
+
+    dataset: str
+    model: str
+    variant: str = ""
+    overrides: Mapping[str, object] = field(default_factory=dict)
+    paper: Result | None = None
+
+
+def cells_of(table: str) -> list[Cell]:
+    """Everything that a table or figure shows of the family, and our own rows after the paper's."""
+    printed = load_tables()[table]
+    if table == "permutations":
+        return [
+            Cell(name, _member(name), f"heads={count}", {"model.heads": count})
+            for name in printed.datasets
+            for count in HEADS
+        ]
+    if table == "receptive-field":
+        return list(_fields(printed))
+    cells = [
+        Cell(entry.dataset, entry.model, entry.variant, _overrides(entry.variant), entry)
+        for entry in printed.entries
+        if entry.model in FAMILY and entry.metric == _metric(entry.dataset) and entry.dataset != "all"
+    ]
+    if table in LARGE:
+        cells += _extensions([cell for cell in cells if cell.model == "segment"])
+    return cells
+
+
+def select(cells: Sequence[Cell], datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
+    """The cells of these data sets and models; of all where none are named.
+
+    Raises:
+        UserError: for a name that the table does not have.
+    """
+    for kind, named, known in (
+        ("data set", datasets, [cell.dataset for cell in cells]),
+        ("model", models, [cell.model for cell in cells]),
+    ):
+        for name in named:
+            if name not in known:
+                raise UserError(
+                    f"Expected a {kind} of this table, {', '.join(dict.fromkeys(known))} (got '{name}')"
+                )
+    return [
+        cell
+        for cell in cells
+        if (not datasets or cell.dataset in datasets) and (not models or cell.model in models)
+    ]
+
+
+def _extensions(segments: Sequence[Cell]) -> list[Cell]:
+    """Rows the paper lacks: expanded in linear time; segments with and without the neighbours' features."""
+    expanded = [Cell(cell.dataset, "expanded") for cell in segments]
+    variants = ("own features", "neighbours' features", "profile orders")
+    return expanded + [
+        Cell(cell.dataset, "segment", variant, VARIANTS[variant]) for cell in segments for variant in variants
+    ]
+
+
+def _fields(printed: Table) -> list[Cell]:
+    """Kernel sizes against depth: of unit layers at one pooling layer, and the other way round."""
+    cells = []
+    for name in printed.datasets:
+        for size in printed.settings["kernel_size"]:
+            for depth in DEPTHS:
+                for letter, units, pools in (("L1", depth, 1), ("L2", 1, depth)):
+                    overrides = {
+                        "model.kernel_size": size,
+                        "model.inception_kernels": [],
+                        "model.unit_layers": units,
+                        "model.pool_layers": pools,
+                    }
+                    cells.append(Cell(name, _member(name), f"k={size} {letter}={depth}", overrides))
+    return cells
+
+
+def _member(dataset: str) -> str:
+    """The member of the family that the paper's figures show on a data set, as far as it can be told."""
+    return "sparse" if BENCHMARKS_BY_NAME[dataset].table in LARGE else "expanded"
+
+
+def _metric(dataset: str) -> str:
+    return BENCHMARKS_BY_NAME[dataset].metric if dataset in BENCHMARKS_BY_NAME else ""
+
+
+def _overrides(variant: str) -> Mapping[str, object]:
+    if variant.startswith("tau="):
+        return {"model.tau": float(variant.removeprefix("tau="))}
+    return VARIANTS[variant] if variant else {}

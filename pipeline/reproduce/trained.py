@@ -1,0 +1,249 @@
+"""Trains the cells of a table, split by split, and keeps a record of each."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from pipeline.config import Config, load_config
+from pipeline.errors import UserError
+from pipeline.files import text_sha256
+from pipeline.launch import train
+from pipeline.paper.registry import find_benchmark
+from pipeline.prepare import STORES, open_prepared
+from pipeline.presets import load_preset
+from pipeline.reproduce.records import Records, Scale, Source, TrainingRecord
+from pipeline.reproduce.studies import Cell
+from pipeline.runs import Run, start_parent
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `cocn reproduce` was asked for.
+
+    Attributes:
+        table: name of the table.
+        cells: models on data sets.
+        splits: how many splits of each; None for all that the protocol has.
+        scale: the paper's settings, or smaller ones.
+        budget: seconds for everything; None for as long as it takes.
+        again: run also what is recorded.
+        base: overrides of every training, such as the data root.
+        command: what was typed, for the records.
+    """
+
+    table: str
+    cells: Sequence[Cell]
+    splits: int | None
+    scale: Scale
+    budget: float | None
+    again: bool
+    base: Mapping[str, object]
+    command: str
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """A cell next to the paper's number, both in percent."""
+
+    dataset: str
+    model: str
+    variant: str
+    metric: str
+    mean: float | None
+    std: float | None
+    splits: int
+    cut_short: int
+    """Trainings that the time budget ended."""
+    paper_mean: float | None
+    paper_std: float | None
+    reached: bool | None
+    """Whether the mean is at least the paper's less its deviation; None where either is missing."""
+
+
+@dataclass(frozen=True)
+class Todo:
+    """A training to run."""
+
+    cell: Cell
+    config: Config
+    split: int
+
+
+def run_table(request: Request, records: Records, say: Say) -> list[CellResult]:
+    """Train what is not recorded yet, one split of every cell after the other.
+
+    Raises:
+        UserError: if no data set of the table is at hand.
+    """
+    todo = plan(request, records)
+    deadline = None if request.budget is None else time.monotonic() + request.budget
+    absent: dict[str, str] = {}
+    if todo:
+        with start_parent("reproduce", todo[0].config) as parent:
+            for number, item in enumerate(todo):
+                name = item.cell.dataset
+                if name in absent:
+                    continue
+                left = None
+                if deadline is not None:
+                    left = max(deadline - time.monotonic(), 1.0) / (len(todo) - number)
+                try:
+                    records.add(run_training(item, request, left, parent))
+                except AbsentError as error:
+                    absent[name] = str(error)
+                    say(f"left out: {error}")
+    results = [summarise(cell, request, records) for cell in request.cells]
+    if absent and all(result.mean is None for result in results):
+        raise UserError(next(iter(absent.values())))
+    return results
+
+
+class AbsentError(UserError):
+    """The files of a data set are not at hand."""
+
+
+def plan(request: Request, records: Records) -> list[Todo]:
+    """Trainings without a record, or whose record another time budget or other settings would change."""
+    found = []
+    for cell in request.cells:
+        protocol = find_benchmark(cell.dataset).protocol
+        for split in range(min(request.splits or protocol.num_splits, protocol.num_splits)):
+            config = configure(cell, request, split)
+            known = find_record(records, cell, request.scale, split, config.train.seed)
+            if request.again or known is None or not is_settled(known, config, request.budget):
+                found.append(Todo(cell, config, split))
+    # One split of every cell before the next, so that a budget leaves no cell without a number.
+    return sorted(found, key=lambda item: item.split)
+
+
+def is_settled(known: TrainingRecord, config: Config, budget: float | None) -> bool:
+    """Whether training again could only repeat a record."""
+    if known.settings != decisive_settings(config):
+        return False
+    return not known.cut_short or (budget is not None and budget <= known.seconds)
+
+
+def configure(cell: Cell, request: Request, split: int) -> Config:
+    """The configuration of one training."""
+    preset = load_preset(cell.dataset, cell.model, quick=request.scale == "quick")
+    config = load_config(None, {**preset, **cell.overrides, **request.base, "data.split": split})
+    # Stores hold one set of sequences each.
+    shape = {
+        "positions": config.positions.model_dump(mode="json"),
+        "segments": config.segments.model_dump(mode="json"),
+        "heads": config.model.heads,
+    }
+    store = config.output / STORES / f"{cell.dataset}-{text_sha256(shape)[:8]}"
+    return config.model_copy(update={"data": config.data.model_copy(update={"store": store})})
+
+
+def decisive_settings(config: Config) -> dict[str, JsonValue]:
+    """What decides a number: model, training, sequences and the shares of the splits; by dotted key."""
+    sections = {
+        "model": config.model.model_dump(mode="json"),
+        "train": config.train.model_dump(mode="json", exclude={"checkpoint_seconds", "time_budget"}),
+        "segments": {"length": config.segments.length},
+        "positions": config.positions.model_dump(mode="json", exclude={"batch_sources"}),
+        "data": config.data.model_dump(mode="json", include={"train_share", "validation_share", "directed"}),
+    }
+    return {f"{name}.{key}": value for name, keys in sections.items() for key, value in keys.items()}
+
+
+def find_record(records: Records, cell: Cell, scale: Scale, split: int, seed: int) -> TrainingRecord | None:
+    """The record of a cell on a split."""
+    return records.training(cell.dataset, cell.model, cell.variant, scale, split, seed)
+
+
+def run_training(item: Todo, request: Request, budget: float | None, parent: Run) -> TrainingRecord:
+    """Train one cell on one split."""
+    cell, config = item.cell, item.config
+    config = config.model_copy(update={"train": config.train.model_copy(update={"time_budget": budget})})
+    try:
+        store = open_prepared(config, models=[cell.model], splits=[item.split])
+    except UserError as error:
+        if "raw files" in str(error):
+            raise AbsentError(str(error)) from error
+        raise
+    result = train(config, store, parent, variant=cell.variant, tags={"cocn.table": request.table})
+    return TrainingRecord(
+        dataset=cell.dataset,
+        model=cell.model,
+        variant=cell.variant,
+        scale=request.scale,
+        split=item.split,
+        seed=result.seed,
+        metric=result.metric,
+        value=result.test_metric,
+        validation=result.best_val_metric,
+        epochs=result.epochs,
+        best_epoch=result.best_epoch,
+        cut_short=result.out_of_time,
+        seconds=round(result.train_seconds, 2),
+        peak_memory_mb=round(result.peak_memory_mb, 1),
+        num_parameters=result.num_parameters,
+        settings=decisive_settings(item.config),
+        source=Source.here(request.command),
+    )
+
+
+def summarise(cell: Cell, request: Request, records: Records) -> CellResult:
+    """The mean over the splits that are recorded."""
+    protocol = find_benchmark(cell.dataset).protocol
+    seed = configure(cell, request, 0).train.seed
+    found = [
+        record
+        for split in range(protocol.num_splits)
+        if (record := find_record(records, cell, request.scale, split, seed)) is not None
+    ]
+    return compare(cell, found)
+
+
+def compare(cell: Cell, found: Sequence[TrainingRecord]) -> CellResult:
+    """Ours next to the paper's."""
+    values = [100 * record.value for record in found]
+    mean = statistics.fmean(values) if values else None
+    std = statistics.stdev(values) if len(values) > 1 else None
+    paper_mean = cell.paper.mean if cell.paper else None
+    paper_std = cell.paper.std if cell.paper else None
+    reached = None if mean is None or paper_mean is None else mean >= paper_mean - (paper_std or 0.0)
+    return CellResult(
+        dataset=cell.dataset,
+        model=cell.model,
+        variant=cell.variant,
+        metric=found[0].metric if found else find_benchmark(cell.dataset).metric,
+        mean=mean,
+        std=std,
+        splits=len(values),
+        cut_short=sum(record.cut_short for record in found),
+        paper_mean=paper_mean,
+        paper_std=paper_std,
+        reached=reached,
+    )
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `90`, `90s`, `30m` or `2h`.
+
+    Raises:
+        UserError: for anything else.
+    """
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, factor = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        seconds = float(number) * factor
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise UserError(f"Expected a time such as 90s, 30m or 2h (got '{text}')")
+    return seconds
+
+
+def data_overrides(data_root: Path | None, output: Path | None) -> dict[str, object]:
+    """Overrides of every training of a command."""
+    return {"data.data_root": data_root, "output": output}
