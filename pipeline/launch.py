@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from pipeline.arrays import Task
 from pipeline.config import Config
 from pipeline.errors import UserError
 from pipeline.evaluate import chosen_metric
@@ -89,8 +90,6 @@ def train(
         tags: further tags of the run.
     """
     task = resolve_task(config, store)
-    if config.data.protocol != "holdout":
-        variant = f"{variant} ({config.data.protocol} protocol)".strip()
     directory = training_directory(config, store)
     directory.mkdir(parents=True, exist_ok=True)
     mirror = training_mirror(config, directory.name)
@@ -106,7 +105,7 @@ def train(
         parent,
         config,
         model=config.model.name,
-        dataset=store.manifest.name,
+        dataset=compared_as(config, store, task),
         seed=config.train.seed,
         split=config.data.split,
         metric=chosen_metric(config.train.metric, store.manifest.num_classes, task),
@@ -130,6 +129,12 @@ def train(
         run.log_artifact(result.checkpoint, "checkpoint")
         run.log_artifact(write_model(directory, result.checkpoint), "model")
     return result
+
+
+def compared_as(config: Config, store: GraphStore, task: Task) -> str:
+    """The data set under which a training is recorded: results are compared within a task and a protocol."""
+    name = store.manifest.name if task == store.manifest.task else f"{store.manifest.name} {task}s"
+    return name if config.data.protocol == "holdout" else f"{name} ({config.data.protocol} protocol)"
 
 
 def may_go_on(result: TrainResult, time_budget: float | None) -> bool:

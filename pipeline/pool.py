@@ -4,6 +4,7 @@ Legend: G graphs of the collection, B of a batch, T nodes, M edges, P pairs.
 """
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -11,11 +12,13 @@ from torch import Tensor
 
 from cocn import GraphBatch
 from cocn.edges import EdgeList
+from cocn.graphs import STRUCTURAL_LIMIT
 from cocn.propagation import NormalisedAdjacency, normalised_adjacency
 from pipeline.arrangement import STAGE
 from pipeline.arrays import Task
 from pipeline.cleaning import edge_sources
 from pipeline.config import Config
+from pipeline.errors import UserError
 from pipeline.files import column_array
 from pipeline.modelling import position_source
 from pipeline.store import GraphStore
@@ -131,6 +134,20 @@ def ranges(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor
     return entries, owner, starts, counts
 
 
+def check_positions(store: GraphStore) -> None:
+    """Refuse a collection with graphs that were too large for structural positions.
+
+    Raises:
+        UserError: if there are any.
+    """
+    without = store.manifest.num_graphs - cast(int, store.manifest.stages[STAGE].summary["with_positions"])
+    if without:
+        raise UserError(
+            f"Expected 'model.positions' to be explicit, as {without} of the graphs of {store.manifest.name} "
+            f"have more than {STRUCTURAL_LIMIT:,} nodes (got implicit)"
+        )
+
+
 def read_pool(store: GraphStore, config: Config, task: Task, device: torch.device) -> GraphPool:
     """Read a collection whose graphs were arranged (stage `arrangement`)."""
     csr, starts = store.csr(), store.graph_indptr()
@@ -150,6 +167,7 @@ def read_pool(store: GraphStore, config: Config, task: Task, device: torch.devic
     x = torch.from_numpy(store.features()[order]) if store.manifest.num_features else None
     positions = None
     if position_source(config.model) == "implicit":
+        check_positions(store)
         columns = store.array(f"{STAGE}/positions.arrow", "positions")
         positions = torch.from_numpy(columns[order])
     orbit = pairs = ends = pair_label = None

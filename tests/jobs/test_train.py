@@ -1,5 +1,7 @@
-"""`cocn train` with presets: each model trains with its own settings, and flags still hold."""
+"""`cocn train`: each model trains with its own preset below the flags; graphs and links train as nodes do."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,47 @@ def test_a_model_without_a_preset_is_told_before_any_work(
     assert cocn("train", "segment", "--data", "cornell", "--preset", "--output", tmp_path) == 2
     assert "there are expanded, vanilla" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+def test_graphs_and_links_train_and_are_compared_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tracking_database: Path
+) -> None:
+    shutil.copy(tracking_database, tmp_path / "mlflow.db")
+    common = (
+        "--epochs",
+        1,
+        "--output",
+        tmp_path,
+        "--set",
+        "data.num_graphs=60",
+        "--set",
+        "data.side=8",
+        "--json",
+    )
+    told = []
+    for words in (
+        ("gcn", "sage", "--data", "motifs"),
+        ("gcn", "--data", "motifs", "--protocol", "gin"),
+        ("gcn", "--data", "minesweeper", "--task", "link"),
+    ):
+        assert cocn("train", *words, *common) == 0
+        told.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
+    assert [row["metric"] for answer in told for row in answer["summaries"]] == [
+        "accuracy",
+        "accuracy",
+        "accuracy",
+        "mrr",
+    ]
+    assert told[1]["summaries"][0]["protocol"] == "gin"
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    assert cocn("compare", "--tracking-uri", uri, "--json") == 0
+    compared = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert sorted((row["dataset"], row["model"]) for row in compared["rows"]) == [
+        ("minesweeper links", "gcn"),
+        ("motifs", "gcn"),
+        ("motifs", "sage"),
+        ("motifs (gin protocol)", "gcn"),
+    ]
+    assert cocn("train", "segment", "--data", "motifs", *common) == 2
+    assert "segment, whose windows" in capsys.readouterr().err
