@@ -44,7 +44,7 @@ class Protocol:
     def overrides(self) -> dict[str, object]:
         """Values of the configuration that make the splits, by dotted key; none where splits are given."""
         if self.kind == "folds":
-            return {"data.num_splits": self.num_splits, "data.protocol": "gin"}
+            return {"data.num_splits": self.num_splits, "data.protocol": "holdout"}
         if self.kind != "random" or self.shares is None:
             return {}
         train, validation = self.shares
@@ -116,7 +116,7 @@ HOMOPHILOUS = Protocol(
 FOLDS = Protocol(
     "folds",
     10,
-    note="As in the GIN paper, which selects the epoch on the test fold; `data.protocol: holdout` does not.",
+    note="The folds of the GIN paper; the epoch is selected on another fold, where GIN takes the test fold.",
 )
 BRAIN = Protocol("random", 10, (70, 10), "As NeuroGraph: stratified; it repeats one split with other seeds.")
 PAIRS = Protocol("pairs", 1, note="Untrained networks of at most 30,000 parameters.")
