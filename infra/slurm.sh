@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # A Ray cluster inside a Slurm allocation, one job on it, and nothing left behind:
-#   sbatch --nodes=2 infra/slurm.sh preprocess run.yaml
-#   sbatch --nodes=2 --gpus-per-node=4 infra/slurm.sh train run.yaml
-# The configuration's `output` and `data.store` lie on a file system that all nodes mount.
+#   sbatch --nodes=2 infra/slurm.sh preprocess model.yaml cluster.yaml
+#   sbatch --nodes=2 --gpus-per-node=4 infra/slurm.sh train model.yaml cluster.yaml
+# Later files override earlier ones. `output` and `data.store` lie on a file system that all nodes mount, or
+# `data.store` and `storage.uri` in a bucket.
 #SBATCH --job-name=cocn
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=16
 #SBATCH --exclusive
 set -euo pipefail
 
-stage=${1:?"usage: sbatch slurm.sh preprocess|train CONFIG"}
-config=${2:?"usage: sbatch slurm.sh preprocess|train CONFIG"}
+stage=${1:?"usage: sbatch slurm.sh preprocess|train CONFIG [CONFIG ...]"}
+: "${2:?"usage: sbatch slurm.sh preprocess|train CONFIG [CONFIG ...]"}"
 port=${RAY_PORT:-6379}
 
 # Other users may share the network of these nodes, so Ray asks for a token that only this job knows.
@@ -46,4 +47,4 @@ for node in "${nodes[@]:1}"; do
 done
 
 # The driver waits until the nodes it needs have joined; the batch script runs on the first node.
-RAY_ADDRESS=$address:$port python -m "jobs.$stage" "$config"
+RAY_ADDRESS=$address:$port python -m "jobs.$stage" "${@:2}"

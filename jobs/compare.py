@@ -14,7 +14,7 @@ REPORT = "report.html"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare what the configuration's experiment holds and write `report.html` under its output."""
+    """Compare what the experiment holds and write `report.html` under the storage, or else the output."""
     return run_job("jobs.compare", arguments, compare_configured)
 
 
@@ -22,17 +22,19 @@ def compare_configured(config: "Config") -> "Comparison":
     """Compare all trainings of the experiment."""
     from pipeline.comparison import compare
     from pipeline.publication import publish_report
+    from pipeline.remote import Remote, local_file
     from pipeline.tracking import existing_store
     from pipeline.trainings import select_trainings
 
     store = existing_store(config.tracking.uri, config.output)
     selection = select_trainings(store, config.tracking.experiment)
     comparison = compare(selection)
-    report = config.output / REPORT
-    publish_report(report, store, selection, comparison)
+    place = config.output if config.storage.uri is None else Remote(config.storage.uri, config.storage)
+    with local_file(place / REPORT) as file:
+        publish_report(file, store, selection, comparison)
     for sentence in comparison.sentences:
         say(sentence)
-    say(f"report: {report}")
+    say(f"report: {place / REPORT}")
     return comparison
 
 

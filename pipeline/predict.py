@@ -2,11 +2,9 @@
 
 import functools
 import os
-import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -30,7 +28,7 @@ from pipeline.origin import Origin
 from pipeline.pool import read_pool
 from pipeline.predictions import Floats, score_parts, scratch_rows, write_parquet
 from pipeline.progress import progress
-from pipeline.remote import Remote
+from pipeline.remote import Remote, local_file
 from pipeline.segments import PARTS, open_segments, stage_name
 from pipeline.sources import MemorySource, Records, SegmentSource
 from pipeline.store import GraphStore
@@ -290,20 +288,6 @@ def answer_collection(
             chosen = np.flatnonzero(parts == part_code(part))
             for graphs, batch in evaluation_batches(pool, torch.from_numpy(chosen).to(_device())):
                 yield Answers(graphs.cpu().numpy(), *_output(model, model.embed(batch), embeddings))
-
-
-@contextmanager
-def local_file(out: Path | Remote) -> Iterator[Path]:
-    """Where to write a file that then goes to `out`."""
-    if isinstance(out, Path):
-        out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        yield out
-        return
-    work = out.cache.directory / "work"
-    work.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=work) as directory:
-        yield Path(directory) / out.name
-        out.upload(Path(directory) / out.name)
 
 
 @functools.lru_cache(maxsize=4)

@@ -7,6 +7,7 @@ holds the digest of each, so that a half-written one is never read.
 import hashlib
 import logging
 import re
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -210,6 +211,20 @@ class Remote:
 def resolve(place: Path | Uri | Remote, storage: StorageConfig | None = None) -> Path | Remote:
     """A place as it is used: paths as they are, URIs with their cache."""
     return Remote(place, storage or StorageConfig()) if isinstance(place, Uri) else place
+
+
+@contextmanager
+def local_file(out: Path | Remote) -> Iterator[Path]:
+    """Where to write a file that then goes to `out`."""
+    if isinstance(out, Path):
+        out.absolute().parent.mkdir(parents=True, exist_ok=True)
+        yield out
+        return
+    work = out.cache.directory / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=work) as directory:
+        yield Path(directory) / out.name
+        out.upload(Path(directory) / out.name)
 
 
 @lru_cache(maxsize=32)

@@ -17,12 +17,16 @@ from pydantic import BaseModel, ConfigDict
 from pipeline.clusters import Cluster, admits_strangers
 from pipeline.config import Config
 from pipeline.doctor import Check, Report, Status, check_tracking
+from pipeline.errors import UserError
 from pipeline.provenance import library_versions
+from pipeline.remote import Remote
 from pipeline.submission import submit
 
 TASK_TIMEOUT_SECONDS = 120.0
 JOB_TIMEOUT_SECONDS = 300.0
 MARKER = ".cocn-survey"
+#: How long a node asks for the object store.
+STORAGE_SECONDS = 10.0
 
 
 class NodeReport(BaseModel):
@@ -49,7 +53,8 @@ class Survey(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     nodes: tuple[NodeReport, ...]
-    output: Path
+    output: str
+    """The directory, or the place in an object store, that all nodes must share."""
     tracking: Status
     """State of the tracking store as seen from the cluster."""
     tracking_detail: str
@@ -61,27 +66,43 @@ def survey_cluster(config: Config) -> Survey:
     """Ask every node; runs inside a job."""
     from pipeline.cluster import ray_session
 
-    config.output.mkdir(parents=True, exist_ok=True)
-    marker = config.output / f"{MARKER}-{uuid.uuid4().hex}"
-    marker.write_text("written by the driver", encoding="utf-8")
+    storage = config.storage.model_copy(update={"retry_seconds": STORAGE_SECONDS})
+    shared = config.output if config.storage.uri is None else Remote(config.storage.uri, storage)
+    marker = shared / f"{MARKER}-{uuid.uuid4().hex}"
+    _leave(marker)
     if config.tracking.uri is not None:
         os.environ["MLFLOW_TRACKING_URI"] = config.tracking.uri
     tracking = check_tracking(config.output)
     try:
         with ray_session():
-            nodes, addresses = _ask_nodes(marker)
+            nodes, addresses = _ask_nodes(shared, marker.name)
     finally:
-        marker.unlink(missing_ok=True)
+        _remove(marker)
     return Survey(
         nodes=tuple(nodes),
-        output=config.output,
+        output=str(shared),
         tracking=tracking.status,
         tracking_detail=tracking.detail,
         open_addresses=tuple(address for address in addresses if admits_strangers(address)),
     )
 
 
-def _ask_nodes(marker: Path) -> tuple[list[NodeReport], list[str]]:
+def _leave(marker: Path | Remote) -> None:
+    if isinstance(marker, Remote):
+        marker.write(b"written by a survey")
+        return
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.write_text("written by a survey", encoding="utf-8")
+
+
+def _remove(marker: Path | Remote) -> None:
+    if isinstance(marker, Remote):
+        marker.delete()
+    else:
+        marker.unlink(missing_ok=True)
+
+
+def _ask_nodes(shared: Path | Remote, marker: str) -> tuple[list[NodeReport], list[str]]:
     import ray
     from ray._private.worker import get_dashboard_url
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -92,7 +113,7 @@ def _ask_nodes(marker: Path) -> tuple[list[NodeReport], list[str]]:
         here: Any = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         task = ray.remote(num_cpus=0, scheduling_strategy=here)(report_node)
         promised = int(node["Resources"].get("GPU", 0))
-        answers.append(task.remote(f"{node['NodeName']} {node['NodeID'][:6]}", promised, marker))
+        answers.append(task.remote(f"{node['NodeName']} {node['NodeID'][:6]}", promised, shared, marker))
     reports: list[NodeReport] = ray.get(answers, timeout=TASK_TIMEOUT_SECONDS)
     port = str(get_dashboard_url() or "").rpartition(":")[2]  # type: ignore[no-untyped-call]
     hosts = {node["NodeManagerAddress"] for node in alive} | _own_addresses()
@@ -100,24 +121,27 @@ def _ask_nodes(marker: Path) -> tuple[list[NodeReport], list[str]]:
     return reports, [f"http://{host}:{port}" for host in outside] if port else []
 
 
-def report_node(name: str, gpus_promised: int, marker: Path) -> NodeReport:
+def report_node(node: str, gpus_promised: int, shared: Path | Remote, name: str) -> NodeReport:
     """What a task finds on its node."""
     import torch
 
-    own = marker.with_name(f"{marker.name}-{uuid.uuid4().hex}")
-    problem = ""
+    marker, own = shared / name, shared / f"{name}-{uuid.uuid4().hex}"
+    sees, problem = False, ""
     try:
-        own.write_text("written by a node", encoding="utf-8")
-        own.unlink()
+        sees = marker.size() is not None if isinstance(marker, Remote) else marker.is_file()
+        _leave(own)
+        _remove(own)
     except OSError as error:
         problem = error.strerror or str(error)
+    except UserError as error:
+        problem = str(error)
     return NodeReport(
-        name=name,
+        name=node,
         versions={"python": platform.python_version(), **library_versions()},
         gpus_promised=gpus_promised,
         gpus_found=count_gpus(),
         torch_has_cuda=torch.version.cuda is not None,
-        sees_output=marker.is_file(),
+        sees_output=sees,
         write_problem=problem,
     )
 
@@ -136,7 +160,8 @@ def examine_cluster(cluster: Cluster, config: Config) -> Report:
 
     Args:
         cluster: The cluster.
-        config: Its `output` is where every node must be able to write, its `tracking` what they must reach.
+        config: Its `storage.uri`, or else its `output`, is where every node must be able to write, its
+            `tracking` what they must reach.
     """
     job = submit("survey", config, cluster).id
     state = cluster.wait(job, JOB_TIMEOUT_SECONDS)
@@ -207,9 +232,9 @@ def check_gpus(nodes: tuple[NodeReport, ...]) -> Check:
     return Check("gpus", "ok", f"{sum(node.gpus_found for node in nodes)} on {len(nodes)} nodes")
 
 
-def check_storage(nodes: tuple[NodeReport, ...], output: Path) -> Check:
-    fix = "mount storage that all nodes share, and name a directory on it with --output"
-    apart = [node.name for node in nodes if not node.sees_output]
+def check_storage(nodes: tuple[NodeReport, ...], output: str) -> Check:
+    fix = "mount storage that all nodes share and name it with --output, or a bucket with --storage"
+    apart = [node.name for node in nodes if not (node.sees_output or node.write_problem)]
     if apart:
         return Check("storage", "problem", f"{', '.join(apart)} does not see {output}", fix)
     refused = [f"{node.name} ({node.write_problem})" for node in nodes if node.write_problem]

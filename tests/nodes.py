@@ -19,6 +19,7 @@ from typing import Any
 
 from pipeline.cluster import LOOPBACK_SWITCH
 from pipeline.server import free_port
+from tests.storage import ENVIRONMENT
 
 OBJECT_STORE_BYTES = 100 * 2**20
 # A dead node is noticed after one or two seconds instead of thirteen.
@@ -81,6 +82,7 @@ def start_nodes(count: int, log: Path) -> Iterator[Nodes]:
         "RAY_AUTH_TOKEN": token,
         "RAY_USAGE_STATS_ENABLED": "0",
         "OMP_NUM_THREADS": "1",
+        **ENVIRONMENT,
     }
     # A job joins the cluster that last wrote its address to Ray's directory: this one has a directory of its
     # own, which is short because sockets lie in it.

@@ -26,6 +26,9 @@ def doctor(
     address: Annotated[
         str | None, typer.Option(help="Check the Ray cluster with this dashboard instead of this machine.")
     ] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="URI (s3://, gs://) that the cluster keeps checkpoints at.")
+    ] = None,
     tracking_uri: Annotated[
         str | None, typer.Option(help="MLflow tracking URI that the cluster must reach.")
     ] = None,
@@ -37,7 +40,7 @@ def doctor(
     Example: [bold]cocn doctor --address http://127.0.0.1:8265 --output /shared/runs[/bold]
     """
     if address is not None:
-        report = _examine_cluster(address, output, tracking_uri)
+        report = _examine_cluster(address, output, storage, tracking_uri)
     else:
         from pipeline.doctor import examine
 
@@ -47,12 +50,12 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _examine_cluster(address: str, output: Path, tracking_uri: str | None) -> "Report":
+def _examine_cluster(address: str, output: Path, storage: str | None, tracking_uri: str | None) -> "Report":
     from pipeline.clusters import connect
     from pipeline.config import load_config
     from pipeline.survey import examine_cluster
 
-    config = load_config(None, {"output": output, "tracking.uri": tracking_uri})
+    config = load_config(None, {"output": output, "storage.uri": storage, "tracking.uri": tracking_uri})
     return examine_cluster(connect(address), config)
 
 

@@ -15,7 +15,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from pipeline.config import load_config
+from pipeline.config import load_config, read_yaml
+from pipeline.submission import CLUSTER_KEYS, cluster_overrides, dotted_values
 
 ROOT = Path(__file__).resolve().parents[2]
 INFRA = ROOT / "infra"
@@ -26,6 +27,7 @@ MANIFESTS = (
     "ray-job.preprocess.yaml",
     "ray-job.train.yaml",
 )
+CONFIGURATION = [INFRA / "model.yaml", INFRA / "cluster.yaml"]
 SCHEMAS = Path(os.environ.get("COCN_SCHEMAS", ROOT.parent / "shared" / "schemas"))
 CRDS = {"RayCluster": "ray.io_rayclusters.yaml", "RayJob": "ray.io_rayjobs.yaml"}
 VERSION = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.M)[1]  # type: ignore[index]
@@ -133,19 +135,21 @@ def test_images_carry_the_packages_version() -> None:
 @pytest.mark.parametrize("stage", ["preprocess", "train"])
 def test_entrypoints_exist_and_read_the_mounted_configuration(stage: str) -> None:
     job = documents(f"ray-job.{stage}.yaml")[0]["spec"]
-    python, flag, module, config = job["entrypoint"].split()
+    python, flag, module, *files = job["entrypoint"].split()
     assert (python, flag, module) == ("python", "-m", f"jobs.{stage}")
     assert util.find_spec(module) is not None
     head = job["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
     mounts = {mount["name"]: mount["mountPath"] for mount in head["containers"][0]["volumeMounts"]}
-    assert Path(config) == Path(mounts["configuration"]) / "run.yaml"
-    run = load_config(INFRA / "run.yaml")
+    assert [Path(file) for file in files] == [
+        Path(mounts["configuration"]) / path.name for path in CONFIGURATION
+    ]
+    run = load_config(CONFIGURATION)
     assert str(run.output).startswith(mounts["shared"])
     assert str(run.data.store).startswith(mounts["shared"])
 
 
 def test_the_workers_of_the_configuration_fit_the_gpu_nodes() -> None:
-    needed = load_config(INFRA / "run.yaml").resources
+    needed = load_config(CONFIGURATION).resources
     groups = documents("ray-job.train.yaml")[0]["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     places = 0
     for group in groups:
@@ -156,6 +160,12 @@ def test_the_workers_of_the_configuration_fit_the_gpu_nodes() -> None:
             int(gpus / needed.gpus_per_worker), cpus // (needed.cpus_per_worker or 1)
         )
     assert places == needed.most_workers
+
+
+def test_the_files_of_model_and_cluster_are_apart() -> None:
+    model, cluster = (set(dotted_values(read_yaml(path))) for path in CONFIGURATION)
+    assert cluster_overrides(CONFIGURATION[1]).keys() == {key for key, _ in cluster}
+    assert not {key for key, _ in model if key.startswith(CLUSTER_KEYS)}
 
 
 def test_whatever_listens_wider_than_loopback_has_a_policy() -> None:
@@ -185,7 +195,7 @@ def test_mlflow_is_started_with_options_it_has_and_with_authentication() -> None
     assert all(f"--{name}" in shown for name in options)
     assert options["app-name"] == "basic-auth"
     assert "*" not in options["allowed-hosts"].split(",")
-    assert load_config(INFRA / "run.yaml").tracking.uri == "http://" + options["allowed-hosts"].split(",")[0]
+    assert load_config(CONFIGURATION).tracking.uri == "http://" + options["allowed-hosts"].split(",")[0]
 
 
 def test_no_secret_is_written_down() -> None:

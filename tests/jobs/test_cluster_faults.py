@@ -1,10 +1,13 @@
 """Nodes that die, jobs that are stopped: nothing finished is lost, and the result is the undisturbed one."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
+import torch
 
 from jobs import preprocess, train
 from pipeline.clusters import Cluster, connect
@@ -38,6 +41,15 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, local_ray: None) -> Pa
     return directory / "store"
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, local_ray: None) -> Path:
+    """A training that nothing disturbs, in this process."""
+    directory = tmp_path_factory.mktemp("trained")
+    torch.set_num_threads(1)
+    assert train.main([str(settings(directory, **TRAINING))]) == 0
+    return directory
+
+
 def start(cluster: Cluster, stage: StageName, config: Path) -> str:
     # Without an upload: compiled kernels are found where the other tests left them.
     return submit(stage, load_config(config), cluster, upload=False).id
@@ -62,6 +74,22 @@ def finished_groups(store: Path) -> int:
 def epochs(output: Path) -> list[EpochRecord]:
     found = [read_epochs(path) for path in (output / "trainings").glob("[!.]*")]
     return found[0] if found else []
+
+
+def losses(directory: Path) -> list[float]:
+    """Loss of every epoch, none missing."""
+    found = epochs(directory / "runs")
+    assert [record.epoch for record in found] == list(range(TRAINING["train"]["epochs"]))
+    return [record.train_loss for record in found]
+
+
+def workers(nodes: Nodes) -> int:
+    """Training processes on all nodes."""
+    names = []
+    for process in psutil.Process(nodes.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            names.append(" ".join(process.cmdline()))
+    return sum("RayTrainWorker" in name for name in names)
 
 
 def test_a_node_dies_while_positions_are_computed(
@@ -106,20 +134,47 @@ def test_a_stopped_training_ends_its_runs_and_goes_on(cluster: Cluster, tmp_path
     assert [run.status for run in tracked.read_runs("cocn")].count("FINISHED") == 2
 
 
-def test_a_node_dies_in_training(cluster: Cluster, ray_nodes: Nodes, local_ray: None, tmp_path: Path) -> None:
-    alone = settings(tmp_path / "alone", **TRAINING)
-    assert train.main([str(alone)]) == 0
-    together = settings(
-        tmp_path / "together",
-        **TRAINING,
-        data={"store": str(tmp_path / "alone/store")},
-        resources={"workers": 2},
-    )
-    job = start(cluster, "train", together)
-    wait_until(lambda: len(epochs(tmp_path / "together/runs")) > 2, cluster, job)
+def test_a_killed_driver_is_submitted_again(
+    cluster: Cluster, ray_nodes: Nodes, trained: Path, tmp_path: Path
+) -> None:
+    config = settings(tmp_path, **TRAINING, data={"store": str(trained / "store")})
+    job = start(cluster, "train", config)
+    wait_until(lambda: len(epochs(tmp_path / "runs")) > 2, cluster, job)
+    drivers = [
+        process
+        for process in psutil.Process(ray_nodes.process.pid).children(recursive=True)
+        if process.cmdline()[1:3] == ["-m", "jobs.train"]
+    ]
+    for process in drivers:
+        process.kill()
+    assert len(drivers) == 1
+    assert cluster.wait(job, PATIENCE_SECONDS).status == "FAILED"
+    finish(cluster, start(cluster, "train", config))
+    assert losses(tmp_path) == losses(trained)
+
+
+def test_a_range_of_workers_goes_on_with_fewer_when_a_node_dies(
+    cluster: Cluster, ray_nodes: Nodes, trained: Path, tmp_path: Path
+) -> None:
+    elastic = {"workers": "1..4", "resize_seconds": 3}
+    config = settings(tmp_path, **TRAINING, data={"store": str(trained / "store")}, resources=elastic)
+    job = start(cluster, "train", config)
+    wait_until(lambda: len(epochs(tmp_path / "runs")) > 2, cluster, job)
+    assert workers(ray_nodes) == 2
+    assert ray_nodes.kill_node() > 1
+    before = len(epochs(tmp_path / "runs"))
+    wait_until(lambda: len(epochs(tmp_path / "runs")) > before + 1, cluster, job)
+    assert workers(ray_nodes) == 1
+    ray_nodes.add_node()
+    finish(cluster, job)
+    assert losses(tmp_path) == pytest.approx(losses(trained), abs=1e-5)
+
+
+def test_a_node_dies_in_training(cluster: Cluster, ray_nodes: Nodes, trained: Path, tmp_path: Path) -> None:
+    config = settings(tmp_path, **TRAINING, data={"store": str(trained / "store")}, resources={"workers": 2})
+    job = start(cluster, "train", config)
+    wait_until(lambda: len(epochs(tmp_path / "runs")) > 2, cluster, job)
     assert ray_nodes.kill_node() > 1
     ray_nodes.add_node()
     finish(cluster, job)
-    expected, found = (epochs(tmp_path / name / "runs") for name in ("alone", "together"))
-    assert [e.epoch for e in found] == [e.epoch for e in expected]
-    assert [e.train_loss for e in found] == pytest.approx([e.train_loss for e in expected], abs=1e-4)
+    assert losses(tmp_path) == pytest.approx(losses(trained), abs=1e-5)

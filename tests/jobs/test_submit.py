@@ -2,11 +2,7 @@
 
 import json
 import re
-import shutil
-import subprocess
-import sys
 import urllib.request
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +11,14 @@ import pytest
 import yaml
 
 from pipeline.files import file_sha256
-from pipeline.server import Server, free_port, serve
+from pipeline.server import Server
+from tests.jobs.conftest import Cocn
 from tests.nodes import Nodes
+from tests.storage import Storage
 
 pytestmark = pytest.mark.cluster
 
-ROOT = Path(__file__).resolve().parents[2]
 TIMINGS = "timings.json"
-Done = subprocess.CompletedProcess[str]
-Cocn = Callable[..., Done]
 
 
 def settings(directory: Path, **sections: dict[str, Any]) -> Path:
@@ -48,31 +43,6 @@ def contents(store: Path) -> dict[str, str]:
     """Digests of a store's files; times differ from run to run."""
     files = [path for path in store.rglob("*") if path.is_file() and path.name != TIMINGS]
     return {str(path.relative_to(store)): file_sha256(path) for path in files if path.name[0] != "."}
-
-
-@pytest.fixture
-def cocn(ray_nodes: Nodes) -> Cocn:
-    def call(*words: object, **environment: str) -> Done:
-        command = [sys.executable, "-m", "jobs.cli", *map(str, words), "--address", ray_nodes.dashboard]
-        return subprocess.run(
-            command,
-            cwd=ROOT,
-            env={**ray_nodes.environment(), **environment},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-
-    return call
-
-
-@pytest.fixture(scope="module")
-def mlflow(tmp_path_factory: pytest.TempPathFactory, tracking_database: Path) -> Iterator[Server]:
-    directory = tmp_path_factory.mktemp("server")
-    shutil.copy(tracking_database, directory / "mlflow.db")
-    with serve(f"sqlite:///{directory / 'mlflow.db'}", free_port(), directory / "artifacts") as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -202,6 +172,14 @@ def test_doctor_asks_every_node(cocn: Cocn, tmp_path: Path) -> None:
     assert {status for status, _ in checks.values()} == {"ok"}, checks
     assert checks["versions"][1] == "the same on 3 nodes and here"
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_doctor_asks_every_node_for_an_object_store(cocn: Cocn, storage: Storage, tmp_path: Path) -> None:
+    done = cocn("doctor", "--output", tmp_path, "--storage", storage.uri("runs"), "--json")
+    report = json.loads(done.stdout.splitlines()[-1])
+    [check] = [check for check in report["checks"] if check["name"] == "storage"]
+    assert check["detail"] == f"{storage.uri('runs')} is shared and writable on 3 nodes", report
+    assert storage.names("runs") == set()
 
 
 def test_everything_listens_on_loopback(ray_nodes: Nodes, mlflow: Server) -> None:

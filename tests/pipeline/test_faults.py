@@ -1,6 +1,8 @@
 """Processes killed in the middle of the positions: nothing finished is lost, and the store is the same."""
 
 import contextlib
+import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -116,3 +118,56 @@ def test_killed_driver(store: GraphStore, undisturbed: dict[str, bytes]) -> None
     assert measured["batches"] == BATCHES
     assert 5 <= measured["resumed_batches"] < BATCHES
     assert contents(GraphStore.open(store.path)) == undisturbed
+
+
+# A disk of its own that shrinks to what the graph takes, and grows once the run has stopped.
+FULL_DISK = """
+import json, subprocess, sys
+from pathlib import Path
+from pipeline.errors import UserError
+from pipeline.files import SPACE_MARGIN_BYTES, file_sha256
+from pipeline.ingest import SourceOptions, ingest
+from pipeline.positions import PositionParameters, write_positions
+
+disk = Path(sys.argv[1])
+def mount(*options):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", ",".join(options), "none", disk], check=True)
+
+mount("size=256m")
+store = ingest(SourceOptions.model_validate_json(sys.argv[2]), disk / "store").store
+parameters = PositionParameters.model_validate_json(sys.argv[3])
+used = sum(path.stat().st_size for path in disk.rglob("*"))
+mount("remount", f"size={used + SPACE_MARGIN_BYTES + 6 * 2**20}")
+try:
+    write_positions(store, parameters, parallel=False)
+except UserError as error:
+    told = str(error)
+mount("remount", "size=256m")
+write_positions(store, parameters, parallel=False)
+files = [path for path in store.path.rglob("*") if path.is_file() and path.name != "timings.json"]
+digests = {str(path.relative_to(store.path)): file_sha256(path) for path in files}
+resumed = store.timings()["positions"]["resumed_batches"]
+print(json.dumps({"told": told, "resumed": resumed, "digests": digests}))
+"""
+
+
+def test_full_disk(undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    private = ["unshare", "--map-root-user", "--mount"]
+    if subprocess.run([*private, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system lets no one mount a disk of their own")
+    program = [sys.executable, "-c", FULL_DISK, str(tmp_path)]
+    done = subprocess.run(
+        [*private, *program, SOURCE.model_dump_json(), PARAMETERS.model_dump_json()],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert "MiB free under" in found["told"]
+    assert "\n" not in found["told"]
+    assert 0 < found["resumed"] < BATCHES
+    assert found["digests"] == {name: hashlib.sha256(text).hexdigest() for name, text in undisturbed.items()}

@@ -1,7 +1,5 @@
 """What a cluster's answers mean."""
 
-from pathlib import Path
-
 import pytest
 
 from pipeline.survey import NodeReport, check_authentication, check_gpus, check_storage, check_versions
@@ -57,10 +55,10 @@ def test_gpus(promised: int, found: int, cuda: bool, status: str) -> None:
 
 
 def test_storage_that_is_not_shared_or_not_writable_is_a_problem() -> None:
-    assert check_storage((node(), node(name="b")), Path("/shared")).status == "ok"
-    apart = check_storage((node(), node(name="b", sees_output=False)), Path("/shared"))
+    assert check_storage((node(), node(name="b")), "/shared").status == "ok"
+    apart = check_storage((node(), node(name="b", sees_output=False)), "/shared")
     assert (apart.status, apart.detail) == ("problem", "b does not see /shared")
-    refused = check_storage((node(write_problem="Permission denied"),), Path("/shared"))
+    refused = check_storage((node(write_problem="Permission denied"),), "/shared")
     assert refused.detail == "cannot write to /shared: a (Permission denied)"
 
 
