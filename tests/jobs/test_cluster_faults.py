@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -83,13 +83,16 @@ def losses(directory: Path) -> list[float]:
     return [record.train_loss for record in found]
 
 
-def workers(nodes: Nodes) -> int:
-    """Training processes on all nodes."""
-    names = []
+def running(nodes: Nodes) -> Iterator[tuple[psutil.Process, list[str]]]:
+    """The processes of all nodes with their command lines."""
     for process in psutil.Process(nodes.process.pid).children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            names.append(" ".join(process.cmdline()))
-    return sum("RayTrainWorker" in name for name in names)
+            yield process, process.cmdline()
+
+
+def workers(nodes: Nodes) -> int:
+    """Training processes on all nodes."""
+    return sum("RayTrainWorker" in " ".join(words) for _, words in running(nodes))
 
 
 def test_a_node_dies_while_positions_are_computed(
@@ -140,14 +143,10 @@ def test_a_killed_driver_is_submitted_again(
     config = settings(tmp_path, **TRAINING, data={"store": str(trained / "store")})
     job = start(cluster, "train", config)
     wait_until(lambda: len(epochs(tmp_path / "runs")) > 2, cluster, job)
-    drivers = [
-        process
-        for process in psutil.Process(ray_nodes.process.pid).children(recursive=True)
-        if process.cmdline()[1:3] == ["-m", "jobs.train"]
-    ]
+    drivers = [process for process, words in running(ray_nodes) if words[1:3] == ["-m", "jobs.train"]]
     for process in drivers:
         process.kill()
-    assert len(drivers) == 1
+    assert len(drivers) == 1, cluster.logs(job)
     assert cluster.wait(job, PATIENCE_SECONDS).status == "FAILED"
     finish(cluster, start(cluster, "train", config))
     assert losses(tmp_path) == losses(trained)
