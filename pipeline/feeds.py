@@ -18,6 +18,7 @@ from pipeline.inputs import part_code, part_of_rows, read_graph, read_node_table
 from pipeline.link_feed import LinkFeed
 from pipeline.loader import LoaderState, SegmentLoader
 from pipeline.modelling import Network, position_source, resolve_task, streams
+from pipeline.neighbours import SAMPLED, NeighbourFeed, can_sample
 from pipeline.segments import PARTS, open_segments
 from pipeline.sequences import sequence
 from pipeline.shares import Feed, OneStepFeed, Predictions, Share
@@ -40,6 +41,8 @@ def open_feed(
         return LinkFeed(store, config, world_size, device)
     if streams(config.model):
         return SegmentFeed(store, config, model, rank, world_size, device)
+    if config.model.name in SAMPLED and can_sample():
+        return NeighbourFeed(store, config, device)
     return GraphFeed(store, config, world_size, device)
 
 

@@ -159,6 +159,8 @@ class ModelConfig(Section):
     propagation: Literal["auto", "after", "before"] = "auto"
     """Propagate after the MLP, as the paper does, or the features before it, once, into the store; `auto` is
     before for segments, which need no graph in memory then, and after otherwise."""
+    neighbours: Count = 10
+    """Neighbours that `sage` samples of a node in each layer, where PyG can sample."""
     self_loops: bool = True
     """Add self-loops to the graph that propagates positions."""
     pooling: Literal["mean", "sum"] = "mean"

@@ -168,8 +168,10 @@ def open_browser(directory: Path) -> Iterator[Page]:
             pages = [page for page in json.load(answer) if page["type"] == "page"]
         path = pages[0]["webSocketDebuggerUrl"].split(str(port), 1)[1]
         connection = Socket(port, path)
-        yield Page(connection)
-        connection.close()
+        try:
+            yield Page(connection)
+        finally:
+            connection.close()
     finally:
         process.terminate()
         try:
