@@ -1,5 +1,6 @@
 """Collections of graphs: what a store keeps of them, how they are arranged, and how batches are gathered."""
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -69,6 +70,29 @@ def test_a_missing_collection_says_what_to_fetch_and_where_to_put_it(
     ):
         with pytest.raises(UserError, match=file):
             read_collection(BY_NAME[name], tmp_path)
+
+
+def test_contacts_are_read_from_raw_files_in_the_layout_of_pyg(tmp_path: Path) -> None:
+    raw = tmp_path / "lrgb" / "pcqm-contact" / "raw"
+    raw.mkdir(parents=True)
+    path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    contact, apart = torch.tensor([[0], [2]]), torch.tensor([[0, 1], [1, 2]])
+    pairs = torch.cat([contact, apart], dim=1)
+    for number, part in enumerate(("train", "val", "test")):
+        atoms = torch.tensor([[6, 0], [number, 0], [6, 1]])
+        graph = (atoms, torch.zeros(4, 3), path, pairs, torch.tensor([1, 0, 0]))
+        torch.save([graph, graph], raw / f"{part}.pt")
+    collection, report = read_collection(BY_NAME["pcqm-contact"], tmp_path)
+    assert (collection.task, collection.num_graphs, report.undirected_edges) == ("link", 6, 12)
+    assert collection.splits.tolist() == [[0, 0, 1, 1, 2, 2]]
+    # Elements 0, 1, 2 and 6, charges 0 and 1: a column each.
+    assert collection.features.shape == (18, 6)
+    assert collection.features[3:6].tolist() == collection.features[:3].tolist()
+    assert collection.pairs is not None
+    assert collection.pairs.indptr.tolist() == [0, 3, 6, 9, 12, 15, 18]
+    assert collection.pairs.ends[3:6].tolist() == [[3, 5], [3, 4], [4, 5]]
+    assert collection.pairs.labels.tolist() == [1, 0, 0] * 6
+    assert not list(raw.parent.glob("processed"))
 
 
 def test_folds_are_those_of_the_gin_paper() -> None:
@@ -167,6 +191,23 @@ def test_a_gathered_batch_equals_one_prepared_from_scratch(
     assert (gathered.slots is None) == (prepared.slots is None)
     assert gathered.slots is None or torch.equal(gathered.slots, prepared.slots)
     torch.testing.assert_close(model(gathered), model(prepared))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "sum"])
+def test_baselines_pool_the_nodes_of_each_graph(
+    motif_store: GraphStore, tmp_path: Path, pooling: str
+) -> None:
+    config = tiny_config(tmp_path, model__name="sage", model__pooling=pooling)
+    batch = read_pool(motif_store, config, "graph", torch.device("cpu")).batch(torch.tensor([3, 1, 8]))
+    inputs = Inputs.of(motif_store, config)
+    embedded = []
+    for task in ("graph", "node"):
+        torch.manual_seed(0)
+        model = build_model(config.model, config.segments, dataclasses.replace(inputs, task=task)).eval()
+        embedded.append(model.embed(batch).detach())
+    graphs = torch.split(embedded[1], batch.lengths.tolist())
+    by_hand = torch.stack([nodes.mean(0) if pooling == "mean" else nodes.sum(0) for nodes in graphs])
+    torch.testing.assert_close(embedded[0], by_hand)
 
 
 def test_models_that_are_not_meant_for_graphs_are_refused(motif_store: GraphStore, tmp_path: Path) -> None:
