@@ -1,7 +1,8 @@
 """Compressed Convolution Networks for graphs of any size."""
 
 from cocn.graphs import GraphBatch, prepare
-from cocn.models import CoCN, ExpandedCoCN, SegmentCoCN, SparseCoCN, VanillaCoCN
+from cocn.models import CoCN, ExpandedCoCN, SparseCoCN, VanillaCoCN
+from cocn.segmented import SegmentCoCN
 from cocn.segments import SegmentBatch
 from cocn.transforms import ArrangeTies
 

@@ -34,8 +34,8 @@ VARIANTS: Mapping[str, Mapping[str, object]] = {
     "node": {"model.structure_features": False},
     "both": {},
     "own features": {"model.propagated_features": 0},
-    "neighbours' features": {"model.propagated_features": 1},
-    "profile orders": {"positions.order": "profile"},
+    "learned orders": {"model.positions": "explicit"},
+    "profile orders": {"model.positions": "fixed", "positions.order": "profile"},
 }
 HEADS = (1, 2, 4, 8)
 DEPTHS = (1, 2, 3, 4)
@@ -76,7 +76,7 @@ def cells_of(table: str) -> list[Cell]:
         if entry.model in FAMILY and entry.metric == _metric(entry.dataset) and entry.dataset != "all"
     ]
     if table in LARGE:
-        cells += _extensions([cell for cell in cells if cell.model == "segment"])
+        cells += _extensions(cells)
     return cells
 
 
@@ -102,12 +102,12 @@ def select(cells: Sequence[Cell], datasets: Sequence[str], models: Sequence[str]
     ]
 
 
-def _extensions(segments: Sequence[Cell]) -> list[Cell]:
-    """Rows the paper lacks: expanded in linear time; segments with and without the neighbours' features."""
-    expanded = [Cell(cell.dataset, "expanded") for cell in segments]
-    variants = ("own features", "neighbours' features", "profile orders")
+def _extensions(cells: Sequence[Cell]) -> list[Cell]:
+    """Rows the paper lacks: expanded in linear time; without the neighbours' features; other orders."""
+    expanded = [Cell(name, "expanded") for name in dict.fromkeys(cell.dataset for cell in cells)]
+    variants = ("own features", "learned orders", "profile orders")
     return expanded + [
-        Cell(cell.dataset, "segment", variant, VARIANTS[variant]) for cell in segments for variant in variants
+        Cell(cell.dataset, cell.model, variant, VARIANTS[variant]) for cell in cells for variant in variants
     ]
 
 

@@ -39,7 +39,7 @@ def test_rows_of_our_own_follow_the_papers_on_large_graphs() -> None:
     cells = cells_of("node-hetero")
     ours = [cell for cell in cells if cell.paper is None]
     assert cells[-len(ours) :] == ours
-    assert {cell.model for cell in ours} == {"expanded", "segment"}
+    assert {cell.model for cell in ours} == {"expanded", "sparse", "segment"}
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
