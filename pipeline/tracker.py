@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
@@ -58,7 +59,7 @@ class Tracker:
 
     Args:
         reference: The run, as its driver handed it on.
-        system_metrics: Also log this process's memory and the processor's load.
+        system_metrics: Also log memory and load of the process, the processor and the GPU.
     """
 
     role = "worker"
@@ -261,7 +262,24 @@ def _sample_system() -> dict[str, float]:
         "system/cpu_utilization_percentage": psutil.cpu_percent(),
         "system/process_memory_megabytes": psutil.Process().memory_info().rss / 2**20,
         "system/memory_usage_percentage": psutil.virtual_memory().percent,
+        **_sample_gpu(),
     }
+
+
+def _sample_gpu() -> dict[str, float]:
+    """Memory of this process's GPU, and its load where NVIDIA's library is installed; nothing without one."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return {}
+    free, total = torch.cuda.mem_get_info()
+    found = {
+        "system/gpu_0_memory_usage_megabytes": (total - free) / 2**20,
+        "system/gpu_0_memory_usage_percentage": 100 * (1 - free / total),
+    }
+    with suppress(ImportError, RuntimeError):
+        found["system/gpu_0_utilization_percentage"] = float(torch.cuda.utilization())
+    return found
 
 
 def now() -> int:

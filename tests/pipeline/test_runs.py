@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from pipeline import tracker as tracker_module
 from pipeline.config import Config, load_config
@@ -284,6 +285,18 @@ def test_a_full_disk_is_one_warning_and_no_error(config: Config, tmp_path: Path)
     assert done.returncode == 0
     assert done.stderr.count("records could not be written") == 1
     assert 10_000 < max(path.stat().st_size for path in (tmp_path / "journals").iterdir()) <= 20_000
+
+
+def test_a_gpu_is_sampled_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = tracker_module._sample_system()
+    assert plain["system/process_memory_megabytes"] > 1
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 2**32))
+    monkeypatch.setattr(torch.cuda, "utilization", lambda: 50)
+    found = tracker_module._sample_system()
+    assert found["system/gpu_0_memory_usage_megabytes"] == 3 * 1024
+    assert found["system/gpu_0_memory_usage_percentage"] == 75
+    assert found["system/gpu_0_utilization_percentage"] == 50
 
 
 def test_a_live_run_is_no_orphan(parent: Run, config: Config) -> None:
