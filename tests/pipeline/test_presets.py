@@ -37,14 +37,11 @@ def test_a_preset_is_a_configuration_within_what_the_appendix_allows(dataset: st
 
 
 @pytest.mark.parametrize(("dataset", "model"), PAIRS)
-def test_a_quick_preset_takes_fewer_epochs_of_a_network_as_deep_with_as_many_heads(
-    dataset: str, model: str
-) -> None:
+def test_a_quick_preset_takes_fewer_epochs_of_a_network_no_larger(dataset: str, model: str) -> None:
     full, quick = (load_config(None, load_preset(dataset, model, quick=quick)) for quick in (False, True))
     assert quick.train.epochs < full.train.epochs
-    assert quick.model.hidden_channels <= full.model.hidden_channels
-    names = ("heads", "kernel_size", "smoothness", "unit_layers", "pool_layers", "dropout")
-    assert [getattr(quick.model, name) for name in names] == [getattr(full.model, name) for name in names]
+    for name in ("hidden_channels", "heads", "kernel_size", "unit_layers", "pool_layers"):
+        assert getattr(quick.model, name) <= getattr(full.model, name), name
     assert quick.data == full.data
 
 
