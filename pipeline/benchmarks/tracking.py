@@ -9,11 +9,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from cocn import SegmentBatch, SegmentCoCN
 from pipeline.config import load_config
-from pipeline.runs import start_child, start_parent
+from pipeline.runs import Run, start_child, start_parent
 from pipeline.tracker import Tracker
 
 SIDE = 320
+#: The reference step of `cocn bench segments`.
+ROWS, HEADS, LENGTH, CHANNELS = 1000, 8, 8, 64
+SEGMENT_STEPS = 40
 METRICS = {
     "train_loss": 0.5,
     "val_loss": 0.25,
@@ -35,9 +39,22 @@ class TrackingCost:
     overhead_percent: float
     drain_seconds: float
     """What the last records needed after the last step."""
+    segment_step_ms: float
+    """A training step of the reference Segment CoCN, 1,000 records."""
+    segment_call_percent: float
+    """What one call of `Tracker.log` adds to such a step."""
+    segment_processor_percent: float
+    """What one call a step adds to the processor time of such steps, sending included; it says more than
+    the clock on a machine that does other things."""
 
 
-def run(steps: int = 2000, rounds: int = 3, log_every: int = 20, uri: str | None = None) -> TrackingCost:
+def run(
+    steps: int = 2000,
+    rounds: int = 3,
+    log_every: int = 20,
+    uri: str | None = None,
+    segment_steps: int = SEGMENT_STEPS,
+) -> TrackingCost:
     """Time steps of matrix products, plain and tracked in turn.
 
     Args:
@@ -45,6 +62,7 @@ def run(steps: int = 2000, rounds: int = 3, log_every: int = 20, uri: str | None
         rounds: How often both are measured; medians are reported.
         log_every: Steps between two calls of `Tracker.log`; training logs once an epoch.
         uri: Tracking URI; by default a SQLite file in a temporary directory.
+        segment_steps: Steps of the reference Segment CoCN a round.
     """
     matrix = np.random.default_rng(0).standard_normal((SIDE, SIDE))
     plain, tracked, drain = [], [], []
@@ -63,6 +81,7 @@ def run(steps: int = 2000, rounds: int = 3, log_every: int = 20, uri: str | None
                 drain.append(time.perf_counter() - ended)
             with Tracker(child.reference) as tracker:
                 call = _time_calls(tracker, steps)
+            step_seconds, processor = time_segment_steps(child, segment_steps, rounds)
     plain_step, tracked_step = statistics.median(plain), statistics.median(tracked)
     return TrackingCost(
         steps=steps * rounds,
@@ -72,6 +91,9 @@ def run(steps: int = 2000, rounds: int = 3, log_every: int = 20, uri: str | None
         log_call_us=1e6 * call,
         overhead_percent=100 * (statistics.median(t / p for t, p in zip(tracked, plain, strict=True)) - 1),
         drain_seconds=statistics.median(drain),
+        segment_step_ms=1000 * step_seconds,
+        segment_call_percent=100 * call / step_seconds,
+        segment_processor_percent=100 * processor,
     )
 
 
@@ -89,6 +111,49 @@ def time_steps(
         if tracker is not None and step % log_every == 0:
             tracker.log(step, METRICS)
     return (time.perf_counter() - start) / max(steps, 1)
+
+
+def time_segment_steps(child: Run, steps: int, rounds: int) -> tuple[float, float]:
+    """Median seconds of a step of the reference model, and the share of processor time that logging adds."""
+    import torch
+    import torch.nn.functional as F
+
+    torch.manual_seed(0)
+    model = SegmentCoCN(8, CHANNELS, 2, segment_length=LENGTH, num_heads=HEADS, kernel_size=5, unit_layers=4)
+    optimiser = torch.optim.AdamW(model.parameters())
+    words = -(-LENGTH * LENGTH // 64)
+    batch = SegmentBatch(
+        x=torch.randn(ROWS, 8),
+        index=torch.randint(ROWS, (ROWS, HEADS, LENGTH)),
+        words=torch.randint(2**62, (ROWS, HEADS, words)),
+        node=torch.arange(ROWS),
+        y=torch.randint(2, (ROWS,)),
+    )
+
+    def advance(tracker: Tracker | None) -> tuple[float, list[float]]:
+        start, seconds = time.process_time(), []
+        for step in range(steps):
+            began = time.perf_counter()
+            optimiser.zero_grad()
+            loss: torch.Tensor = F.cross_entropy(model(batch), torch.as_tensor(batch.y))
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            if tracker is not None:
+                tracker.log(step, METRICS)
+            seconds.append(time.perf_counter() - began)
+        if tracker is not None:
+            tracker.close()
+        return time.process_time() - start, seconds
+
+    advance(None)
+    plain, tracked, clock = [], [], list[float]()
+    for _ in range(rounds):
+        used, seconds = advance(None)
+        plain.append(used)
+        clock += seconds
+        tracked.append(advance(Tracker(child.reference, system_metrics=True))[0])
+    added = statistics.median(t / p for t, p in zip(tracked, plain, strict=True)) - 1
+    return statistics.median(clock), added
 
 
 def _time_calls(tracker: Tracker, count: int) -> float:
