@@ -362,6 +362,9 @@ def finish(
     """Score the best weights on the test part and write the result."""
     if dist.is_initialized():
         dist.barrier()
+        if job.mirror is not None and dist.get_rank() > 0:
+            pull(job.mirror, job.directory)  # rank 0 wrote the best weights, maybe on another node
+        dist.barrier()
     best = latest_checkpoint(job.directory, "best")
     if best is None:
         raise UserError(f"Expected a best checkpoint in '{job.directory}' (got none): train for an epoch")

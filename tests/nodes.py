@@ -4,6 +4,7 @@ Run as a program it is that cluster, in a process of its own: it takes commands 
 line, and answers each with a line of JSON.
 """
 
+import ctypes
 import json
 import os
 import secrets
@@ -22,6 +23,8 @@ from pipeline.server import free_port
 from tests.storage import ENVIRONMENT
 
 OBJECT_STORE_BYTES = 100 * 2**20
+# Of Linux: flags of unshare and mount.
+NEW_MOUNTS, RECURSIVE, PRIVATE = 0x20000, 0x4000, 0x40000
 # A dead node is noticed after one or two seconds instead of thirteen.
 NOTICE_QUICKLY = {
     "health_check_initial_delay_ms": 0,
@@ -33,8 +36,13 @@ NOTICE_QUICKLY = {
 
 @dataclass(frozen=True)
 class Nodes:
-    """A head without CPUs and nodes with one each."""
+    """A head without CPUs and nodes with one each.
 
+    Attributes:
+        private: A directory that is another one on every node, where this system allows that.
+    """
+
+    private: Path
     dashboard: str
     gcs: str
     token: str
@@ -87,7 +95,8 @@ def start_nodes(count: int, log: Path) -> Iterator[Nodes]:
     # A job joins the cluster that last wrote its address to Ray's directory: this one has a directory of its
     # own, which is short because sockets lie in it.
     directory = tempfile.mkdtemp(prefix="ray-")
-    command = [sys.executable, "-m", "tests.nodes", str(port), str(count), directory]
+    private = Path(tempfile.mkdtemp(prefix="private-"))
+    command = [sys.executable, "-m", "tests.nodes", str(port), str(count), directory, str(private)]
     with (
         log.open("w") as errors,
         subprocess.Popen(
@@ -101,14 +110,23 @@ def start_nodes(count: int, log: Path) -> Iterator[Nodes]:
         ) as process,
     ):
         gcs = read_answer(process)["gcs"]
-        yield Nodes(f"http://127.0.0.1:{port}", gcs, token, process)
+        yield Nodes(private, f"http://127.0.0.1:{port}", gcs, token, process)
         assert process.stdin is not None
         process.stdin.close()
         process.wait(60)
-    shutil.rmtree(directory, ignore_errors=True)
+    for path in (directory, private):
+        shutil.rmtree(path, ignore_errors=True)
 
 
-def main(port: int, count: int, directory: str) -> None:
+def mount_own_disk(place: str) -> None:
+    """Put an empty disk in a directory's place, for the processes that this one starts from now on."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.unshare(NEW_MOUNTS) == 0:
+        library.mount(b"none", b"/", None, RECURSIVE | PRIVATE, None)
+        library.mount(b"none", place.encode(), b"tmpfs", 0, b"size=64m")
+
+
+def main(port: int, count: int, directory: str, private: str) -> None:
     import psutil
     from ray._private.utils import write_ray_address
     from ray.cluster_utils import Cluster
@@ -129,6 +147,7 @@ def main(port: int, count: int, directory: str) -> None:
     write_ray_address(cluster.address, directory)
 
     def add() -> Any:
+        mount_own_disk(private)
         return cluster.add_node(
             num_cpus=1,
             object_store_memory=OBJECT_STORE_BYTES,
@@ -159,4 +178,4 @@ def answer(values: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -58,8 +58,10 @@ def test_jobs_on_storage_survive_a_dropped_connection_and_tell_no_secret(
         train=TRAINING,
         resources={"workers": 2},
         tracking={"uri": mlflow.address, "experiment": "storage"},
-        storage={"uri": storage.uri("jobs/runs"), "cache": str(tmp_path / "cache")},
+        storage={"uri": storage.uri("jobs/runs"), "cache": str(ray_nodes.private / "cache")},
     )
+    # What one node writes here no other sees.
+    config.write_text(config.read_text().replace(str(tmp_path / "runs"), str(ray_nodes.private / "runs")))
     absent = cocn("submit", "train", config)
     assert absent.returncode == 2
     assert "cocn submit preprocess makes it" in absent.stderr
@@ -83,7 +85,7 @@ def test_jobs_on_storage_survive_a_dropped_connection_and_tell_no_secret(
     assert "report: s3://" in run("compare")
 
     assert uploaded(storage, "jobs/store") == contents(alone / "store")
-    [here], [there] = training_directories(alone), training_directories(tmp_path)
+    [here], [there] = training_directories(alone), training_directories(ray_nodes.private)
     losses = [[record.train_loss for record in read_epochs(path)] for path in (here, there)]
     assert losses[1] == pytest.approx(losses[0], abs=1e-5)
     key = written.partition("?")[0].removeprefix("s3://bucket/")
@@ -96,6 +98,6 @@ def test_jobs_on_storage_survive_a_dropped_connection_and_tell_no_secret(
     tracked = TrackingStore(mlflow.address).read_runs("storage")
     jobs = connect(ray_nodes.dashboard).jobs().jobs
     told = [*outputs, *map(str, tracked), *map(str, jobs)]
-    told += [path.read_text() for path in tmp_path.rglob("*.json*")]
+    told += [path.read_text() for path in ray_nodes.private.rglob("*.json*")]
     assert len(tracked) == 2
     assert not [text for text in told if SECRET_KEY in text]
