@@ -37,6 +37,8 @@ def reproduce(
         str | None,
         typer.Option("--settings", help="paper, or quick: smaller settings; by default quick without a GPU."),
     ] = None,
+    workers: Annotated[str | None, typer.Option(help="Processes of a training, as of cocn train.")] = None,
+    cpus_per_worker: Annotated[int | None, typer.Option(min=1, help="Cores of each worker.")] = None,
     data_root: DataRoot = None,
     output: Annotated[Path, typer.Option(help="Directory of stores, runs and figures.")] = Path("runs"),
     records: Annotated[
@@ -60,6 +62,8 @@ def reproduce(
         splits=splits,
         time_budget=time_budget,
         scale=scale,
+        workers=workers,
+        cpus_per_worker=cpus_per_worker,
         data_root=data_root,
         output=output,
         records=records,

@@ -48,6 +48,8 @@ class Choices:
     splits: int | None = None
     time_budget: str | None = None
     scale: str | None = None
+    workers: str | None = None
+    cpus_per_worker: int | None = None
     data_root: Path | None = None
     output: Path = Path("runs")
     records: Path | None = None
@@ -120,7 +122,7 @@ def run_trained(choices: Choices, records: Records, figure: Path, say: Say) -> F
         scale=choose_scale(choices.scale),
         budget=None if choices.time_budget is None else parse_duration(choices.time_budget),
         again=choices.again,
-        base={"data.data_root": choices.data_root, "output": choices.output, "train.seed": choices.seed},
+        base={**shared_settings(choices), "train.seed": choices.seed},
         command=typed_command(),
     )
     results = run_table(request, records, say)
@@ -137,12 +139,22 @@ def run_trained(choices: Choices, records: Records, figure: Path, say: Say) -> F
     return Found(Trained(choices.table, tuple(results)), (figure,))
 
 
+def shared_settings(choices: Choices) -> dict[str, object]:
+    """Overrides of every training of a command."""
+    return {
+        "data.data_root": choices.data_root,
+        "output": choices.output,
+        "resources.workers": choices.workers,
+        "resources.cpus_per_worker": choices.cpus_per_worker,
+    }
+
+
 def run_measured(choices: Choices, records: Records, figure: Path, say: Say) -> Found:
     """Measure the cases of a study and draw them."""
     from pipeline.reproduce import drawing
 
     table, command = choices.table, typed_command()
-    base = {"data.data_root": choices.data_root, "output": choices.output}
+    base = shared_settings(choices)
     if table == complexity.STUDY:
         names = _known(choices.models, tuple(complexity.SIZES), "model")
         cases = complexity.run_cases(

@@ -4,7 +4,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -242,8 +241,3 @@ def parse_duration(text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise UserError(f"Expected a time such as 90s, 30m or 2h (got '{text}')")
     return seconds
-
-
-def data_overrides(data_root: Path | None, output: Path | None) -> dict[str, object]:
-    """Overrides of every training of a command."""
-    return {"data.data_root": data_root, "output": output}
