@@ -1,5 +1,6 @@
 """Groups of workers: ranges of them, and one line about what went wrong in one."""
 
+import contextlib
 import threading
 import time
 from pathlib import Path
@@ -58,8 +59,7 @@ def test_a_range_runs_as_many_as_there_is_room_for(
 
     def count() -> None:
         while not done.is_set():
-            lines = [" ".join(process.cmdline()) for process in running()]
-            seen.add(sum("RayTrainWorker" in line for line in lines))
+            seen.add(sum("RayTrainWorker" in line for line in command_lines()))
             time.sleep(0.05)
 
     watcher = threading.Thread(target=count)
@@ -74,15 +74,13 @@ def test_a_range_runs_as_many_as_there_is_room_for(
     assert losses[1] == pytest.approx(losses[0], abs=1e-5)
 
 
-def running() -> list[psutil.Process]:
-    found = []
+def command_lines() -> list[str]:
+    """Of every process that the tests started and that is still there."""
+    lines = []
     for process in psutil.Process().children(recursive=True):
-        try:
-            process.cmdline()
-        except psutil.Error:
-            continue
-        found.append(process)
-    return found
+        with contextlib.suppress(psutil.Error):
+            lines.append(" ".join(process.cmdline()))
+    return lines
 
 
 def test_a_worker_does_not_repeat_what_a_rank_found_wrong(tiny_store: GraphStore) -> None:
