@@ -33,13 +33,14 @@ SETTINGS: dict[str, object] = {
     "model.hidden_channels": 32,
     "model.heads": 4,
     "model.dropout": 0.0,
+    "model.positions": "fixed",
     "train.schedule": "cosine",
     "resources.workers": 2,
 }
 #: Steps differ: a segment epoch is many, a full-graph epoch is one.
 PER_MODEL: dict[str, dict[str, object]] = {
     "segment": {"epochs": 16, "batch_size": 250, "learning_rate": 0.003},
-    "sparse": {"epochs": 120, "learning_rate": 0.005},
+    "sparse": {"epochs": 80, "learning_rate": 0.01, "warmup_steps": 10},
 }
 
 

@@ -132,11 +132,12 @@ def configure(cell: Cell, request: Request, split: int) -> Config:
     """The configuration of one training."""
     preset = load_preset(cell.dataset, cell.model, quick=request.scale == "quick")
     config = load_config(None, {**preset, **cell.overrides, **request.base, "data.split": split})
-    # Stores hold one set of sequences each.
+    # Stores hold one set of sequences and of propagated features each.
     shape = {
         "positions": config.positions.model_dump(mode="json"),
         "segments": config.segments.model_dump(mode="json"),
         "heads": config.model.heads,
+        "self_loops": config.model.self_loops,
     }
     store = config.output / STORES / f"{cell.dataset}-{text_sha256(shape)[:8]}"
     return config.model_copy(update={"data": config.data.model_copy(update={"store": store})})
