@@ -36,6 +36,8 @@ from pipeline.synthetic import minesweeper, power_law
 from pipeline.tables import ColumnNames, NodeColumns, read_node_file
 
 GENERATED = ("minesweeper", "power-law", "motifs")
+#: Side of the published minesweeper board.
+PUBLISHED_SIDE = 100
 GRAPH_SUFFIXES = (".metis", ".graph", ".nkb")
 DEFAULT_NODES = 100_000
 
@@ -51,7 +53,7 @@ class SourceOptions(BaseModel):
     """Directory with raw files of published data sets."""
     seed: int = 0
     """Seed of generated graphs and of random splits."""
-    side: int = 100
+    side: int = PUBLISHED_SIDE
     """Side of the minesweeper board."""
     num_nodes: int | None = None
     """Nodes of a generated power-law graph, or of an edge list whose last nodes have no edges."""
@@ -173,6 +175,8 @@ def is_generated(options: SourceOptions) -> bool:
     """Whether the graph is made here: minesweeper is, unless its published files are at hand."""
     if options.source not in GENERATED:
         return False
+    if options.side != PUBLISHED_SIDE:
+        return True
     entry = BY_NAME.get(options.source)
     return entry is None or raw_file(entry, data_root(options.data_root)) is None
 

@@ -15,7 +15,7 @@ from pyarrow import csv, parquet
 from pipeline.catalogue import BY_NAME, PUBLISHED, raw_file
 from pipeline.cleaning import clean_edges
 from pipeline.errors import UserError
-from pipeline.ingest import SourceOptions, ingest, read_source
+from pipeline.ingest import SourceOptions, ingest, is_generated, read_source
 from pipeline.layouts import load_arrays
 from pipeline.spill import EdgeSpill
 from pipeline.store import GraphStore
@@ -450,3 +450,11 @@ def test_published_data_sets_with_wide_features(name: str) -> None:
 def test_catalogue_names_are_plain_words() -> None:
     assert len(BY_NAME) == len(PUBLISHED)
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") for name in BY_NAME)
+
+
+def test_a_board_of_another_side_is_generated_even_beside_the_published_one(tmp_path: Path) -> None:
+    raw = tmp_path / "heterophilous" / "minesweeper" / "raw" / "minesweeper.npz"
+    raw.parent.mkdir(parents=True)
+    raw.touch()
+    assert not is_generated(SourceOptions(data_root=tmp_path))
+    assert is_generated(SourceOptions(data_root=tmp_path, side=12))
