@@ -31,9 +31,9 @@ def tracking_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def endpoint() -> Iterator[Storage]:
-    """An S3 endpoint on loopback, started once."""
+    """An S3 endpoint on loopback, one a module."""
     with serve_storage() as storage:
         yield storage
 

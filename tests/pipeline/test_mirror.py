@@ -21,6 +21,8 @@ from pipeline.training import TrainJob, train_worker
 from tests.pipeline.conftest import tiny_config
 from tests.storage import BUCKET, Storage, cut_when
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:

@@ -16,6 +16,8 @@ from pipeline.remote import Remote
 from pipeline.store import GraphStore, StoreError
 from tests.storage import BUCKET, SECRET_KEY, Storage, cut_when
 
+pytestmark = pytest.mark.cluster
+
 TIMINGS = "timings.json"
 
 

@@ -6,7 +6,7 @@ from pipeline.benchmarks.expanded import run
 
 
 def test_a_small_run_compares_equal_networks() -> None:
-    result = run(500, 2000, (100, 200))
+    result = run(250, 1000, (100, 200))
     assert result.max_abs_error < 1e-3
     assert result.speedup_vs_dense > 0
     assert result.peak_memory_ratio > 1
