@@ -28,7 +28,7 @@ CLUSTER_KEYS = ("resources.", "tracking.", "storage.", "output", "data.store", "
 CONFIG_VARIABLE = "COCN_CONFIG"
 # Stopping a job is Ctrl-C, with time to close runs; Ray's default is a signal that it handles itself.
 STOP_POLITELY = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "30"}
-JUNK = shutil.ignore_patterns("__pycache__", "*.pyc", "*.nbi", "*.nbc", ".*", "*.tmp")
+JUNK = shutil.ignore_patterns("__pycache__", "*.pyc", "*.nbi", "*.nbc", ".*", "*.tmp", "records")
 # Looks for a path where the job will look, without sending any code of ours.
 PROBE = "import os, sys; sys.exit(0 if os.path.exists(sys.argv[1]) else 3)"
 PROBE_URI = (
