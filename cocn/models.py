@@ -25,7 +25,7 @@ from cocn.ties import Ties
 
 PositionSource = Literal["explicit", "implicit", "fixed"]
 #: Scale of the last linear map at the start.
-OUTPUT_GAIN = 0.05
+OUTPUT_GAIN = 0.25
 ALL_HEADS = slice(None)
 
 

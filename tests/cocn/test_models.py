@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from cocn import CoCN, ExpandedCoCN, SegmentBatch, SegmentCoCN, SparseCoCN, VanillaCoCN
+from cocn.models import OUTPUT_GAIN
 from cocn.segments import pack_bits, window_adjacency, window_index
 from cocn.ties import refine_colours
 from tests.cocn.cases import Graph, error, gradients, join, random_graph
@@ -323,7 +324,8 @@ def test_propagated_features_stand_beside_the_others() -> None:
 def test_logits_start_near_zero_again_after_a_reset(model: type[CoCN]) -> None:
     chosen = build(model)
     for _ in range(2):
-        assert outputs(chosen, random_graph(1, 12, 30)).abs().max() < 0.5
+        assert chosen.out.weight.abs().max() <= OUTPUT_GAIN * chosen.out.in_features**-0.5
+        assert not chosen.out.bias.any()
         chosen.reset_parameters()
 
 
