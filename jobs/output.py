@@ -29,6 +29,13 @@ def emit(result: object, as_json: bool, view: "RenderableType | None" = None) ->
     Console().print(view if view is not None else fields_table(result))
 
 
+def say(line: str) -> None:
+    """Tell a person something on standard error, while the command runs."""
+    from rich.console import Console
+
+    Console(stderr=True, highlight=False).print(line)
+
+
 def to_json(result: object) -> str:
     """One line of strict JSON; numbers that JSON has no word for become null."""
     return json.dumps(_plain(result), ensure_ascii=False, allow_nan=False)

@@ -38,6 +38,10 @@ ORIGINS = {
 }
 
 
+class AbsentDataError(UserError):
+    """The files of a data set are not at hand."""
+
+
 @dataclass(frozen=True)
 class Published:
     """A data set that others published.
@@ -265,12 +269,12 @@ def read_published(entry: Published, root: Path | None, *, directed: bool = Fals
     """Load a data set from raw files under `root`, or by a download into the cache.
 
     Raises:
-        UserError: If the files are neither there nor to be had.
+        AbsentDataError: If the files are neither there nor to be had.
     """
     found = raw_file(entry, data_root(root))
     if entry.loader is None:
         if found is None:
-            raise UserError(_absent(entry, root, "it cannot be downloaded"))
+            raise AbsentDataError(_absent(entry, root, "it cannot be downloaded"))
         return read_npz(found, directed=directed)
     if found is None:
         return _convert(entry, _load(entry, cache_root() / entry.folder, root), directed)
@@ -309,7 +313,7 @@ def load_dataset(entry: Published, directory: Path, root: Path | None, **argumen
     """PyG's data set of an entry.
 
     Raises:
-        UserError: If its files are not there and cannot be had.
+        AbsentDataError: If its files are not there and cannot be had.
     """
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -318,7 +322,8 @@ def load_dataset(entry: Published, directory: Path, root: Path | None, **argumen
         try:
             return getattr(datasets, entry.loader or "")(str(directory), **entry.arguments, **arguments)
         except (OSError, RuntimeError, ValueError, EOFError) as error:
-            raise UserError(_absent(entry, root, f"loading it failed with {type(error).__name__}")) from error
+            reason = f"loading it failed with {type(error).__name__}"
+            raise AbsentDataError(_absent(entry, root, reason)) from error
 
 
 def _convert(entry: Published, data: Any, directed: bool) -> RawGraph:

@@ -73,7 +73,7 @@ def load_config(
         for key in _dotted_keys(content):
             check_key(key, str(file))
             origins[key] = str(file)
-        _merge(values, content)
+        merge(values, content)
     origin = str(files[-1]) if files else FLAGS
     written = set(origins)
     for key, value in (preset or {}).items():
@@ -162,6 +162,24 @@ def _section(annotation: Any) -> type[BaseModel] | None:
     return next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), None)
 
 
+def dotted_values(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """The leaves of nested keys, by dotted key."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from dotted_values(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def merge(values: dict[str, Any], content: Mapping[str, Any]) -> None:
+    """Lay nested keys over others, in place."""
+    for name, value in content.items():
+        if isinstance(value, Mapping) and isinstance(values.get(name), dict):
+            merge(values[name], value)
+        else:
+            values[name] = value
+
+
 def _dotted_keys(values: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
     for name, value in values.items():
         yield f"{prefix}{name}"
@@ -177,14 +195,6 @@ def _assign(values: dict[str, Any], key: str, value: object, origin: str) -> Non
             raise ConfigError(f"{origin}: Expected '{section}' to hold keys and values (got {_kind(inner)})")
         values = inner
     values[name] = value
-
-
-def _merge(values: dict[str, Any], content: Mapping[str, Any]) -> None:
-    for name, value in content.items():
-        if isinstance(value, Mapping) and isinstance(values.get(name), dict):
-            _merge(values[name], value)
-        else:
-            values[name] = value
 
 
 def _first_problem(error: ValidationError, origins: Mapping[str, str], origin: str) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -13,20 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.arrays import Task
+from pipeline.sections import MetricName
 from pipeline.shares import Predictions
 
-MetricName = Literal[
-    "accuracy",
-    "roc_auc",
-    "macro_f1",
-    "average_precision",
-    "mrr",
-    "hits_1",
-    "hits_3",
-    "hits_10",
-    "hits_50",
-    "hits_100",
-]
 #: k of Hits@k for links.
 HITS = (1, 3, 10, 50, 100)
 

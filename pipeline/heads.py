@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from pipeline.arrays import CSR
-from pipeline.cleaning import symmetric
 from pipeline.coverage import measure_coverage
 from pipeline.encodings import laplacian_columns, random_walk_columns
 from pipeline.files import list_column
@@ -62,7 +61,7 @@ def head_positions(
     entry = store.manifest.stages.get(STAGE)
     if entry is not None and entry.parameters == parameters.model_dump(mode="json"):
         return cast(Columns, store.array(f"{STAGE}/{FILE}", "positions"))
-    return compute_heads(store, _graph(store), parameters)
+    return compute_heads(store, store.undirected_csr(), parameters)
 
 
 def write_orders(store: GraphStore, parameters: OrderParameters, *, replace: bool = False) -> bool:
@@ -74,7 +73,7 @@ def write_orders(store: GraphStore, parameters: OrderParameters, *, replace: boo
     with store.begin(STAGE, parameters, requires=(POSITIONS,), replace=replace) as stage:
         if stage.done:
             return False
-        csr = _graph(store)
+        csr = store.undirected_csr()
         columns = compute_heads(store, csr, parameters)
         stage.write_table(FILE, pa.table({"positions": list_column(columns)}))
         stage.commit(describe_coverage(store, csr, columns, parameters.length))
@@ -103,7 +102,3 @@ def describe_coverage(store: GraphStore, csr: CSR, columns: Columns, length: int
         name: list(value) if isinstance(value, tuple) else value for name, value in asdict(heads).items()
     }
     return {"coverage": cast("dict[str, JsonValue]", coverage), "coverage_of_r_A": alone.heads[0]}
-
-
-def _graph(store: GraphStore) -> CSR:
-    return symmetric(store.csr()) if store.directed else store.csr()

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from pipeline.arrays import CSR
-from pipeline.cleaning import symmetric
 from pipeline.cluster import ray_session
 from pipeline.errors import UserError
 from pipeline.files import list_column
@@ -167,7 +166,7 @@ def write_positions(
     with store.begin(STAGE, parameters, replace=replace) as stage:
         if stage.done:
             return False
-        csr = symmetric(store.csr()) if store.directed else store.csr()
+        csr = store.undirected_csr()
         # One session for all searches: each would otherwise start Ray anew.
         with ray_session() if parallel else nullcontext():
             found = compute_positions(arrange(csr), parameters, stage=stage, parallel=parallel)

@@ -16,7 +16,6 @@ from numba import njit
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from pipeline import cleaning
 from pipeline.arrays import CSR
 from pipeline.errors import UserError
 from pipeline.files import column_array, list_column
@@ -103,7 +102,7 @@ def _propagate_once(store: GraphStore, step: int, self_loops: bool, replace: boo
             return False
         previous = FEATURES_FILE if step == 1 else f"{stage_name(step - 1)}/{RESULT_FILE}"
         store.locate(previous)  # Verifies it here; a task maps what its own node has.
-        csr = symmetric(store)
+        csr = store.undirected_csr()
         with open_tasks(parallel) as tasks:
             names = _write_blocks(tasks, stage, csr, previous, self_loops)
         _join_blocks(stage, names, store.num_nodes, store.manifest.num_features)
@@ -156,11 +155,6 @@ def _join_blocks(stage: Stage, names: list[str], num_nodes: int, num_features: i
         whole[start : start + len(rows)] = rows
         start += len(rows)
     stage.write_table(RESULT_FILE, pa.table({COLUMN: list_column(whole)}))
-
-
-def symmetric(store: GraphStore) -> CSR:
-    """The graph with both directions of every edge: positions are a matter of distance."""
-    return cleaning.symmetric(store.csr()) if store.directed else store.csr()
 
 
 def inverse_roots(csr: CSR, self_loops: bool) -> NDArray[np.float64]:

@@ -26,6 +26,20 @@ def _parse_workers(value: object) -> int | str:
 Workers = Annotated[int | str, PlainValidator(_parse_workers)]
 
 
+MetricName = Literal[
+    "accuracy",
+    "roc_auc",
+    "macro_f1",
+    "average_precision",
+    "mrr",
+    "hits_1",
+    "hits_3",
+    "hits_10",
+    "hits_50",
+    "hits_100",
+]
+
+
 class Section(BaseModel):
     """A part of the configuration: unknown keys are refused, values never change after reading."""
 
@@ -186,19 +200,7 @@ class TrainConfig(Section):
     """Weight decay of AdamW."""
     class_weights: bool = False
     """Weigh each class by the inverse of its share of the training nodes."""
-    metric: Literal[
-        "auto",
-        "accuracy",
-        "roc_auc",
-        "macro_f1",
-        "average_precision",
-        "mrr",
-        "hits_1",
-        "hits_3",
-        "hits_10",
-        "hits_50",
-        "hits_100",
-    ] = "auto"
+    metric: Literal["auto", MetricName] = "auto"
     """What selects the best epoch and is compared; `auto` is accuracy for graphs, mrr for links and,
     for nodes, roc_auc of two classes, accuracy of more."""
     patience: Natural = 0

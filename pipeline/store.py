@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, JsonValue
 
 from pipeline.arrays import CSR, CollectionArrays, Floats, GraphArrays, Integers, Pairs
+from pipeline.cleaning import symmetric
 from pipeline.files import (
     CorruptFileError,
     column_array,
@@ -190,6 +191,10 @@ class GraphStore:
             indptr=cast(Integers, self.array("edges/indptr.arrow", "indptr")),
             indices=cast("NDArray[np.int32]", indices),
         )
+
+    def undirected_csr(self) -> CSR:
+        """The graph with both directions of every edge: distances and orders ignore direction."""
+        return symmetric(self.csr()) if self.directed else self.csr()
 
     def features(self) -> Floats:
         """Node features [n, d]."""

@@ -4,7 +4,7 @@ import shlex
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from pipeline.clusters import PROBE_PREFIX, Cluster
-from pipeline.config import Config, ConfigError, read_yaml
+from pipeline.config import Config, ConfigError, dotted_values, read_yaml
 from pipeline.errors import UserError
 from pipeline.paper.registry import FAMILY
 from pipeline.passwords import without_password
@@ -98,15 +98,6 @@ def cluster_overrides(path: Path) -> dict[str, object]:
                 "other file"
             )
     return values
-
-
-def dotted_values(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """The leaves of nested keys."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from dotted_values(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def check_portable(config: Config) -> None:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jobs.commands.source import DataRoot
-from jobs.output import emit
+from jobs.output import emit, say
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from pipeline.isomorphism import Outcome
+    from pipeline.reproduce.command import Measured
     from pipeline.reproduce.trained import CellResult
 
 TABLES = (
@@ -71,21 +72,15 @@ def reproduce(
         largest=largest,
         seed=seed,
     )
-    found = run(choices, _say)
+    found = run(choices, say)
     if not as_json:
         for path in found.figures:
-            _say(f"figure: {path}")
+            say(f"figure: {path}")
     emit(found.content, as_json, None if as_json else _view(found.content))
 
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
-
-
-def _say(line: str) -> None:
-    from rich.console import Console
-
-    Console(stderr=True, highlight=False).print(line)
 
 
 def _view(content: object) -> "Table | None":
@@ -114,13 +109,9 @@ def _cells(cells: "tuple[CellResult, ...]") -> "Table":
     return table
 
 
-def _measurements(content: object) -> "Table":
+def _measurements(content: "Measured") -> "Table":
     from rich.table import Table
 
-    from pipeline.reproduce.command import Measured
-
-    if not isinstance(content, Measured):
-        raise TypeError(f"Expected measurements (got {type(content).__name__})")
     first = content.cases[0]
     table = Table(*(str(key).replace("_", " ") for key in (*first.case, *first.values)))
     for one in content.cases:

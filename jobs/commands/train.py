@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from jobs.commands.source import ConfigFiles, DataRoot
-from jobs.output import emit
+from jobs.output import emit, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,7 +99,7 @@ def train(
     if preset or quick:
         settings = preset_settings(models, config, overrides, quick=quick)
     chosen = [resolved.data.split] if splits is None else list(range(splits))
-    opened = open_prepared(settings[models[0]], models=models[:1], splits=chosen, say=_say)
+    opened = open_prepared(settings[models[0]], models=models[:1], splits=chosen, say=say)
     for name in models[1:]:
         # The same store; what this model reads beyond the first one's stages.
         open_prepared(settings[name], models=[name], splits=chosen)
@@ -119,12 +119,6 @@ def preset_settings(
     source = load_config(files, overrides).data.source
     presets = {name: load_preset(source, name, quick=quick) for name in models}
     return {name: load_config(files, overrides, preset=preset) for name, preset in presets.items()}
-
-
-def _say(line: str) -> None:
-    from rich.console import Console
-
-    Console(stderr=True, highlight=False).print(line)
 
 
 def _table(campaign: "Campaign") -> "Table":

@@ -5,12 +5,12 @@ are named, the later the stronger. Baselines share one file. The benchmark's spl
 registry, so that a preset is all that a training needs.
 """
 
-from collections.abc import Iterator, Mapping
 from importlib import resources
 from typing import Any, get_args
 
 import yaml
 
+from pipeline.config import dotted_values, merge
 from pipeline.errors import UserError
 from pipeline.paper.registry import FAMILY, find_benchmark
 from pipeline.sections import ModelConfig
@@ -37,8 +37,8 @@ def load_preset(dataset: str, model: str, *, quick: bool = False) -> dict[str, o
     content = _resolve(_file_of(dataset, model))
     smaller = content.pop(QUICK, {})
     if quick:
-        content = _merge(content, smaller)
-    return {**benchmark.overrides(), **dict(_flatten(content)), "model.name": model}
+        merge(content, smaller)
+    return {**benchmark.overrides(), **dict(dotted_values(content)), "model.name": model}
 
 
 def presets_of(dataset: str) -> tuple[str, ...]:
@@ -65,21 +65,6 @@ def _resolve(name: str) -> dict[str, Any]:
     parents = content.pop(EXTENDS, [])
     resolved: dict[str, Any] = {}
     for parent in [parents] if isinstance(parents, str) else parents:
-        resolved = _merge(resolved, _resolve(parent))
-    return _merge(resolved, content)
-
-
-def _merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(lower)
-    for key, value in upper.items():
-        known = merged.get(key)
-        merged[key] = _merge(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
-    return merged
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+        merge(resolved, _resolve(parent))
+    merge(resolved, content)
+    return resolved

@@ -101,13 +101,12 @@ def run(choices: Choices, say: Say) -> Found:
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise UserError(f"Expected a table among {', '.join(STUDIES)} (got '{table}'{hint})")
     records = Records(choices.records or default_directory(choices.output))
-    figure = choices.output / FIGURES / f"{table}.png"
-    if table != RESULTS:
-        figure.parent.mkdir(parents=True, exist_ok=True)
     if table == RESULTS:
         return Found(write_results(records))
     if table == ISOMORPHISM:
         return Found(run_isomorphism(choices, records))
+    figure = choices.output / FIGURES / f"{table}.png"
+    figure.parent.mkdir(parents=True, exist_ok=True)
     if table in TRAINED:
         return run_trained(choices, records, figure, say)
     return run_measured(choices, records, figure, say)

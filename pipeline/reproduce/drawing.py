@@ -38,13 +38,13 @@ def draw_cells(results: Sequence[CellResult], title: str, path: Path) -> None:
 
 
 def draw_orders(orders: Sequence[Order], title: str, path: Path) -> None:
-    """The permuted adjacency of each order."""
-    for name in dict.fromkeys(order.num_nodes for order in orders):
-        same = [order for order in orders if order.num_nodes == name]
-        figure = draw_densities([o.density for o in same], [o.title for o in same], title, name)
-        several = len({order.num_nodes for order in orders}) > 1
-        label = same[0].title.split()[0]
-        write_image(figure, path.with_stem(f"{path.stem}-{label}") if several else path)
+    """The permuted adjacency of each order, a picture a data set."""
+    datasets = list(dict.fromkeys(order.dataset for order in orders))
+    for name in datasets:
+        same = [order for order in orders if order.dataset == name]
+        densities, titles = [order.density for order in same], [order.title for order in same]
+        figure = draw_densities(densities, titles, title, same[0].num_nodes)
+        write_image(figure, path.with_stem(f"{path.stem}-{name}") if len(datasets) > 1 else path)
 
 
 def draw_recoveries(found: Sequence[tuple[Measurement, Recovery]], path: Path) -> None:

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 import cocn
 from pipeline.arrays import CSR
 from pipeline.checkpoint import load_weights
-from pipeline.cleaning import symmetric
+from pipeline.cleaning import edge_sources
 from pipeline.config import Config, load_config
 from pipeline.coverage import adjacency_density
 from pipeline.heads import Family, head_positions
@@ -41,6 +41,7 @@ Ranks = NDArray[np.int32]
 class Order:
     """An order of the nodes, for a panel of the figure."""
 
+    dataset: str
     title: str
     density: NDArray[np.int64]
     num_nodes: int
@@ -48,8 +49,7 @@ class Order:
 
 def measure_order(rank: Ranks, csr: CSR) -> dict[str, float]:
     """How near the diagonal an order brings the edges; by chance a third of n, and 19 % in a tenth of n."""
-    sources = np.repeat(np.arange(csr.num_nodes), csr.degrees())
-    distance = np.abs(rank[sources].astype(np.int64) - rank[csr.indices])
+    distance = np.abs(rank[edge_sources(csr)].astype(np.int64) - rank[csr.indices])
     return {
         "mean_distance": float(distance.mean() / csr.num_nodes),
         "near_diagonal": float((distance < BAND * csr.num_nodes).mean()),
@@ -65,7 +65,7 @@ def measure_likeness(rank: Ranks, features: NDArray[np.float32]) -> float:
 
 def structural_orders(store: GraphStore) -> Iterator[tuple[str, Ranks]]:
     """Ours (positions), the paper's rivals, and the first order of the default family."""
-    csr = _graph(store)
+    csr = store.undirected_csr()
     yield "positions", sequence(store.approximate_positions()[:, None], csr).rank[0]
     for family in FAMILIES:
         yield family, sequence(head_positions(store, 2, family=family)[:, :1], csr).rank[0]
@@ -75,12 +75,12 @@ def run_implicit(
     records: Records, command: str, base: Mapping[str, object], datasets: Sequence[str]
 ) -> Iterator[tuple[Measurement, Order]]:
     """Orders from structure alone."""
-    for name in datasets or load_tables()[IMPLICIT].datasets:
+    for name in datasets:
         config = load_config(None, {"data.source": name, "model.positions": "implicit", **base})
         store = open_prepared(config, models=["expanded"])
         for family, rank in structural_orders(store):
             start = time.perf_counter()
-            values = measure_order(rank, _graph(store))
+            values = measure_order(rank, store.undirected_csr())
             yield _keep(
                 records, IMPLICIT, {"dataset": name, "order": family}, values, start, command, rank, store
             )
@@ -91,7 +91,7 @@ def run_explicit(
 ) -> Iterator[tuple[Measurement, Order]]:
     """Orders from features, learned with the rest of the network, by smoothness t."""
     table = load_tables()[EXPLICIT]
-    for name in datasets or table.datasets:
+    for name in datasets:
         for smoothness in table.settings["smoothness"]:
             start = time.perf_counter()
             settings = {"model.smoothness": smoothness, "model.tau": table.settings["tau"][0]}
@@ -100,7 +100,7 @@ def run_explicit(
             config = load_config(None, {**preset, **settings, **limits, **base})
             store = open_prepared(config, models=["vanilla"])
             rank = learned_order(config, store)
-            values = measure_order(rank, _graph(store))
+            values = measure_order(rank, store.undirected_csr())
             values["likeness_of_neighbours"] = measure_likeness(rank, store.features())
             case: dict[str, JsonValue] = {"dataset": name, "smoothness": smoothness}
             yield _keep(records, EXPLICIT, case, values, start, command, rank, store)
@@ -142,8 +142,6 @@ def _keep(
     records.add(measured)
     title = " ".join(str(value) for value in case.values()) + f" · {values['near_diagonal']:.0%}"
     bins = min(MAX_BINS, store.num_nodes)
-    return measured, Order(title, adjacency_density(rank, _graph(store), bins), store.num_nodes)
-
-
-def _graph(store: GraphStore) -> CSR:
-    return symmetric(store.csr()) if store.directed else store.csr()
+    return measured, Order(
+        str(case["dataset"]), title, adjacency_density(rank, store.undirected_csr(), bins), store.num_nodes
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from pipeline.catalogue import AbsentDataError
 from pipeline.config import Config, load_config
 from pipeline.errors import UserError
 from pipeline.files import text_sha256
@@ -94,17 +95,13 @@ def run_table(request: Request, records: Records, say: Say) -> list[CellResult]:
                     left = max(deadline - time.monotonic(), 1.0) / (len(todo) - number)
                 try:
                     records.add(run_training(item, request, left, parent))
-                except AbsentError as error:
+                except AbsentDataError as error:
                     absent[name] = str(error)
                     say(f"left out: {error}")
     results = [summarise(cell, request, records) for cell in request.cells]
     if absent and all(result.mean is None for result in results):
         raise UserError(next(iter(absent.values())))
     return results
-
-
-class AbsentError(UserError):
-    """The files of a data set are not at hand."""
 
 
 def plan(request: Request, records: Records) -> list[Todo]:
@@ -164,12 +161,7 @@ def run_training(item: Todo, request: Request, budget: float | None, parent: Run
     """Train one cell on one split."""
     cell, config = item.cell, item.config
     config = config.model_copy(update={"train": config.train.model_copy(update={"time_budget": budget})})
-    try:
-        store = open_prepared(config, models=[cell.model], splits=[item.split])
-    except UserError as error:
-        if "raw files" in str(error):
-            raise AbsentError(str(error)) from error
-        raise
+    store = open_prepared(config, models=[cell.model], splits=[item.split])
     result = train(config, store, parent, variant=cell.variant, tags={"cocn.table": request.table})
     return TrainingRecord(
         dataset=cell.dataset,
