@@ -50,6 +50,7 @@ class CoCN(nn.Module):
         final_layer: one more layer of unit step at the end.
         residual: residual compressed and transposed convolutions.
         dropout: dropout rate.
+        feature_dropout: dropout rate of the input features.
         position_source: ``explicit`` regresses positions from x, ``implicit`` from structural positions,
             ``fixed`` takes one given column a head and learns none.
         position_channels: columns that positions are regressed from, where they are not those of x.
@@ -85,6 +86,7 @@ class CoCN(nn.Module):
         final_layer: bool = False,
         residual: bool = False,
         dropout: float = 0.0,
+        feature_dropout: float = 0.0,
         position_source: PositionSource = "explicit",
         position_channels: int | None = None,
         propagation: Propagation = "after",
@@ -135,6 +137,7 @@ class CoCN(nn.Module):
         width = read_channels * (1 + propagated_features)
         self.input = nn.Linear(width, hidden_channels) if node_features else None
         self.norm = nn.LayerNorm(hidden_channels) if node_features else None
+        self.feature_dropout = nn.Dropout(feature_dropout)
         self.positions: PositionRegression | None = None
         if position_source == "explicit":
             self.positions = PositionRegression(
@@ -253,7 +256,7 @@ class CoCN(nn.Module):
         """The input module, [T, C]: linear, layer normalisation, ReLU; zeros without node features."""
         if self.input is None or self.norm is None:
             return self.out.weight.new_zeros(x_TD.size(0), self.hidden_channels)
-        return torch.relu(self.norm(self.input(x_TD)))
+        return torch.relu(self.norm(self.input(self.feature_dropout(x_TD))))
 
     def regress_positions(self, graph: GraphBatch) -> Tensor:
         """r_A of every node and head, [T, H], in arranged order."""

@@ -153,6 +153,7 @@ def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> 
         "final_layer": model.final_layer,
         "residual": model.residual and model.name != "vanilla",
         "dropout": model.dropout,
+        "feature_dropout": model.feature_dropout,
         "position_source": position_source(model),
         "position_channels": position_channels(model, inputs),
         "propagation": propagation(model),

@@ -161,6 +161,8 @@ class ModelConfig(Section):
     """Add the averaged input of a layer to its output."""
     dropout: Fraction = 0.2
     """Share of activations dropped in training."""
+    feature_dropout: Fraction = 0.0
+    """Share of input features dropped in training."""
     node_features: bool = True
     """Read the nodes' own features."""
     propagated_features: Natural = 1

@@ -1,5 +1,6 @@
 """Resumable work on a store: scratch files that survive a kill, results that appear all at once."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -176,7 +177,11 @@ def _is_data(path: Path) -> bool:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """A directory that takes the name `path` when the block ends well, and vanishes otherwise."""
+    """A directory that takes the name `path` when the block ends well, and vanishes otherwise.
+
+    Raises:
+        FileExistsError: If another process made it in the meantime.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     for stale in path.parent.glob(f".{path.name}.*.building"):
         if not is_running(int(stale.name.split(".")[-2])):
@@ -185,6 +190,11 @@ def new_directory(path: Path) -> Iterator[Path]:
     building.mkdir()
     try:
         yield building
-        building.replace(path)
+        try:
+            building.replace(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            raise FileExistsError(error.errno, "another process made it", str(path)) from None
     finally:
         shutil.rmtree(building, ignore_errors=True)

@@ -119,11 +119,17 @@ class GraphStore:
         if isinstance(where, Remote):
             return _remote_store().write(where, graph, entry)
         root = where.absolute()
-        with new_directory(root) as building:
-            tables = graph.tables()
-            files = {name: write_entry(building, INGEST, name, table) for name, table in tables.items()}
-            manifest = describe_graph(graph).with_stage(INGEST, entry, files)
-            manifest.write(building)
+        try:
+            with new_directory(root) as building:
+                tables = graph.tables()
+                files = {name: write_entry(building, INGEST, name, table) for name, table in tables.items()}
+                manifest = describe_graph(graph).with_stage(INGEST, entry, files)
+                manifest.write(building)
+        except FileExistsError:
+            found = GraphStore.find(where, parameters)  # another process was faster
+            if found is None:
+                raise
+            return found
         return GraphStore.open(root)
 
     @property

@@ -20,6 +20,8 @@ from pipeline.reproduce.studies import Cell
 from pipeline.runs import Run, start_parent
 
 Say = Callable[[str], None]
+#: What a training gets when the budget is used up: enough for a step.
+LEAST_SECONDS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def run_table(request: Request, records: Records, say: Say) -> list[CellResult]:
                     continue
                 left = None
                 if deadline is not None:
-                    left = max(deadline - time.monotonic(), 1.0) / (len(todo) - number)
+                    left = max(deadline - time.monotonic(), LEAST_SECONDS) / (len(todo) - number)
                 try:
                     records.add(run_training(item, request, left, parent))
                 except AbsentDataError as error:

@@ -339,10 +339,11 @@ def test_links_are_scored_by_direction() -> None:
     torch.testing.assert_close(scores, (z[pairs[0], :3] * z[pairs[1], 3:]).sum(1))
 
 
+@pytest.mark.parametrize("name", ["dropout", "feature_dropout"])
 @pytest.mark.parametrize("model", FAMILY)
-def test_dropout_acts_in_training_only(model: type[CoCN]) -> None:
+def test_dropout_acts_in_training_only(model: type[CoCN], name: str) -> None:
     graph = random_graph(1, 12, 30)
-    chosen = build(model, dropout=0.5)
+    chosen = build(model, **{name: 0.5})
     assert torch.equal(outputs(chosen, graph), outputs(chosen, graph))
     chosen.train()
     assert not torch.equal(outputs(chosen, graph), outputs(chosen, graph))

@@ -21,7 +21,8 @@ from pipeline.files import (
     list_column,
     write_sealed_json,
 )
-from pipeline.store import CSR, GraphArrays, GraphStore, StoreError, read_arrow, write_arrow
+from pipeline.manifest import Manifest
+from pipeline.store import CSR, GraphArrays, GraphStore, StoreError, describe_graph, read_arrow, write_arrow
 
 
 class Parameters(BaseModel):
@@ -244,6 +245,21 @@ def test_truncated_arrow_file(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:3000])
     with pytest.raises(CorruptFileError, match=r"x\.arrow"):
         read_arrow(path)
+
+
+def test_of_two_who_make_a_store_the_slower_uses_the_faster_ones(
+    store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "contested"
+
+    def lose(graph: GraphArrays) -> Manifest:
+        shutil.copytree(store.path, place)
+        return describe_graph(graph)
+
+    monkeypatch.setattr("pipeline.store.describe_graph", lose)
+    slower = GraphStore.create(place, four_nodes(), Parameters())
+    assert digests(slower.path) == digests(store.path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["contested", "store"]
 
 
 def test_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
