@@ -6,7 +6,7 @@ Legend: T nodes of all graphs, B graphs, N nodes of the longest, M edges, D feat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -45,6 +45,7 @@ class GraphBatch:
     lengths: Tensor
     max_length: int
     orbits: Tensor | None = None
+    _over_hops: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def num_graphs(self) -> int:
@@ -68,6 +69,21 @@ class GraphBatch:
         places = torch.arange(self.arrangement.numel(), device=self.arrangement.device)
         slots = places if self.slots is None else self.slots
         return torch.empty_like(slots).scatter_(0, self.arrangement, slots)
+
+    def over_hops(self, x_TD: Tensor, hops: int) -> Tensor:
+        """[X, ÃX, …, Ã^K X], [T, D·(1+K)]; for the graph's own features it is computed once and kept."""
+        known = self._over_hops.get(hops)
+        if known is not None:
+            return known
+        blocks = [x_TD]
+        # What is kept in evaluation must serve training as well.
+        with torch.inference_mode(mode=False):
+            for _ in range(hops):
+                blocks.append(self.adjacency.propagate(blocks[-1]))
+            found = torch.cat(blocks, dim=1)
+        if x_TD is self.x and not x_TD.requires_grad:
+            self._over_hops[hops] = found
+        return found
 
     def symmetrise(self, values_TC: Tensor) -> Tensor:
         """Average rows, in the order of the input, over nodes that symmetries of their graph exchange."""

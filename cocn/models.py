@@ -247,10 +247,7 @@ class CoCN(nn.Module):
         x = self._features_or_ones(graph)
         if x.size(1) != max(self.in_channels, 1):
             raise ValueError(f"Expected 'x' to have {self.in_channels} features a node (got {x.size(1)})")
-        blocks = [x]
-        for _ in range(self.propagated_features):
-            blocks.append(graph.adjacency.propagate(blocks[-1]))
-        return torch.cat(blocks, dim=1) if self.propagated_features else x
+        return graph.over_hops(x, self.propagated_features) if self.propagated_features else x
 
     def read_features(self, x_TD: Tensor) -> Tensor:
         """The input module, [T, C]: linear, layer normalisation, ReLU; zeros without node features."""

@@ -123,17 +123,22 @@ def summarise(results: Sequence[TrainResult]) -> tuple[Summary, ...]:
 
 
 def scores_of(group: Sequence[TrainResult]) -> list[float]:
-    """The test score of each training.
-
-    Under the protocol of the GIN paper all folds are scored after the same epoch, the one whose mean over the
-    folds is best; each fold's own best epoch would report even more.
-    """
+    """The test score of each training."""
     if group[0].protocol != "gin":
         return [result.test_metric for result in group]
-    curves = [
-        {record.epoch: record.val_metric for record in read_epochs(result.checkpoint.parent)}
-        for result in group
-    ]
+    return scores_at_best_epoch([curve_of(result) for result in group])
+
+
+def curve_of(result: TrainResult) -> dict[int, float]:
+    """Validation score by epoch, where it was taken."""
+    epochs = read_epochs(result.checkpoint.parent)
+    return {record.epoch: record.val_metric for record in epochs if record.val_metric is not None}
+
+
+def scores_at_best_epoch(curves: Sequence[Mapping[int, float]]) -> list[float]:
+    """Scores of all folds after the same epoch, the one whose mean over the folds is best.
+
+    This is the protocol of the GIN paper; each fold's own best epoch would report even more.
+    """
     epochs = set.intersection(*(set(curve) for curve in curves))
-    rows = [[score for curve in curves if (score := curve[epoch]) is not None] for epoch in sorted(epochs)]
-    return max((row for row in rows if len(row) == len(group)), key=statistics.fmean)
+    return max(([curve[epoch] for curve in curves] for epoch in sorted(epochs)), key=statistics.fmean)

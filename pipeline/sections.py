@@ -125,7 +125,7 @@ class SegmentConfig(Section):
     """How sequences are cut into segments and written to shards."""
 
     length: Annotated[int, Field(ge=2)] = 8
-    """Nodes in a segment (b in the paper)."""
+    """Nodes in a segment (b in the paper), and how near the store's orders bring the ends of an edge."""
     shard_rows: Count = 65536
     """Records in a shard file."""
     seed: Natural = 0

@@ -30,6 +30,9 @@ def reproduce(
     table: Annotated[str, typer.Argument(metavar="TABLE", help=TABLES)],
     datasets: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
     models: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    variants: Annotated[
+        str | None, typer.Option(help="Only these, separated by commas; 'preset' for cells without one.")
+    ] = None,
     splits: Annotated[int | None, typer.Option(min=1, help="At most N splits or folds of each.")] = None,
     time_budget: Annotated[
         str | None, typer.Option(help="Time for everything: 90s, 30m, 2h; shared out evenly.")
@@ -60,6 +63,7 @@ def reproduce(
         table=table,
         datasets=_names(datasets),
         models=_names(models),
+        variants=_names(variants),
         splits=splits,
         time_budget=time_budget,
         scale=scale,

@@ -44,7 +44,7 @@ class Protocol:
     def overrides(self) -> dict[str, object]:
         """Values of the configuration that make the splits, by dotted key; none where splits are given."""
         if self.kind == "folds":
-            return {"data.num_splits": self.num_splits, "data.protocol": "holdout"}
+            return {"data.num_splits": self.num_splits, "data.protocol": "gin"}
         if self.kind != "random" or self.shares is None:
             return {}
         train, validation = self.shares

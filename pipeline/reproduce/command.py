@@ -45,6 +45,7 @@ class Choices:
     table: str
     datasets: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
     splits: int | None = None
     time_budget: str | None = None
     scale: str | None = None
@@ -116,7 +117,7 @@ def run_trained(choices: Choices, records: Records, figure: Path, say: Say) -> F
     """Train the cells of a table."""
     request = Request(
         table=choices.table,
-        cells=select(cells_of(choices.table), choices.datasets, choices.models),
+        cells=select(cells_of(choices.table), choices.datasets, choices.models, choices.variants),
         splits=choices.splits,
         scale=choose_scale(choices.scale),
         budget=None if choices.time_budget is None else parse_duration(choices.time_budget),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from pipeline.errors import UserError
 from pipeline.files import atomic_file
@@ -56,6 +56,8 @@ class TrainingRecord(BaseModel):
     seconds: float
     peak_memory_mb: float
     num_parameters: int
+    curve: Mapping[int, float] = Field(default_factory=dict)
+    """Score by epoch where the protocol takes the same epoch of all folds, as that of the GIN paper does."""
     settings: Mapping[str, JsonValue]
     source: Source
 

@@ -33,10 +33,13 @@ VARIANTS: Mapping[str, Mapping[str, object]] = {
     "structure": {"model.node_features": False, "model.propagated_features": 0},
     "node": {"model.structure_features": False},
     "both": {},
+    "epoch of another fold": {"data.protocol": "holdout"},
     "own features": {"model.propagated_features": 0},
     "learned orders": {"model.positions": "explicit"},
     "profile orders": {"model.positions": "fixed", "positions.order": "profile"},
 }
+#: What the variant of a cell is called that has none.
+PRESET = "preset"
 HEADS = (1, 2, 4, 8)
 DEPTHS = (1, 2, 3, 4)
 LARGE = ("node-hetero", "node-homo")
@@ -77,11 +80,16 @@ def cells_of(table: str) -> list[Cell]:
     ]
     if table in LARGE:
         cells += _extensions(cells)
+    if table == "graph":
+        variant = "epoch of another fold"
+        cells += [Cell(cell.dataset, cell.model, variant, VARIANTS[variant]) for cell in cells]
     return cells
 
 
-def select(cells: Sequence[Cell], datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
-    """The cells of these data sets and models; of all where none are named.
+def select(
+    cells: Sequence[Cell], datasets: Sequence[str], models: Sequence[str], variants: Sequence[str] = ()
+) -> list[Cell]:
+    """The cells of these data sets, models and variants; of all where none are named.
 
     Raises:
         UserError: for a name that the table does not have.
@@ -89,6 +97,7 @@ def select(cells: Sequence[Cell], datasets: Sequence[str], models: Sequence[str]
     for kind, named, known in (
         ("data set", datasets, [cell.dataset for cell in cells]),
         ("model", models, [cell.model for cell in cells]),
+        ("variant", variants, [cell.variant or PRESET for cell in cells]),
     ):
         for name in named:
             if name not in known:
@@ -98,7 +107,9 @@ def select(cells: Sequence[Cell], datasets: Sequence[str], models: Sequence[str]
     return [
         cell
         for cell in cells
-        if (not datasets or cell.dataset in datasets) and (not models or cell.model in models)
+        if (not datasets or cell.dataset in datasets)
+        and (not models or cell.model in models)
+        and (not variants or (cell.variant or PRESET) in variants)
     ]
 
 

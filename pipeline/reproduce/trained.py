@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from pipeline.campaign import curve_of, scores_at_best_epoch
 from pipeline.catalogue import AbsentDataError
 from pipeline.config import Config, load_config
 from pipeline.errors import UserError
@@ -144,12 +145,13 @@ def configure(cell: Cell, request: Request, split: int) -> Config:
 
 def decisive_settings(config: Config) -> dict[str, JsonValue]:
     """What decides a number: model, training, sequences and the shares of the splits; by dotted key."""
+    decisive = {"train_share", "validation_share", "directed", "protocol"}
     sections = {
         "model": config.model.model_dump(mode="json"),
         "train": config.train.model_dump(mode="json", exclude={"checkpoint_seconds", "time_budget"}),
         "segments": {"length": config.segments.length},
         "positions": config.positions.model_dump(mode="json", exclude={"batch_sources"}),
-        "data": config.data.model_dump(mode="json", include={"train_share", "validation_share", "directed"}),
+        "data": config.data.model_dump(mode="json", include=decisive),
     }
     return {f"{name}.{key}": value for name, keys in sections.items() for key, value in keys.items()}
 
@@ -181,6 +183,7 @@ def run_training(item: Todo, request: Request, budget: float | None, parent: Run
         seconds=round(result.train_seconds, 2),
         peak_memory_mb=round(result.peak_memory_mb, 1),
         num_parameters=result.num_parameters,
+        curve=curve_of(result) if config.data.protocol == "gin" else {},
         settings=decisive_settings(item.config),
         source=Source.here(request.command),
     )
@@ -200,7 +203,9 @@ def summarise(cell: Cell, request: Request, records: Records) -> CellResult:
 
 def compare(cell: Cell, found: Sequence[TrainingRecord]) -> CellResult:
     """Ours next to the paper's."""
-    values = [100 * record.value for record in found]
+    curves = [record.curve for record in found if record.curve]
+    scores = scores_at_best_epoch(curves) if curves else [record.value for record in found]
+    values = [100 * score for score in scores]
     mean = statistics.fmean(values) if values else None
     std = statistics.stdev(values) if len(values) > 1 else None
     paper_mean = cell.paper.mean if cell.paper else None

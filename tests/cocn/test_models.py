@@ -317,7 +317,21 @@ def test_propagated_features_stand_beside_the_others() -> None:
     batch = model.prepare(graph.x, **graph.tensors())
     assert batch.x is not None
     expected = torch.cat([batch.adjacency.propagate(batch.x, steps) for steps in range(3)], dim=1)
-    assert torch.equal(model.graph_features(batch), expected)
+    with torch.inference_mode():
+        assert torch.equal(model.graph_features(batch), expected)
+    assert model.graph_features(batch) is model.graph_features(batch)
+    model.train()(batch).sum().backward()  # what evaluation kept serves training
+
+
+def test_features_with_a_gradient_are_propagated_anew() -> None:
+    graph = random_graph(1, 12, 30)
+    model = build(ExpandedCoCN, propagated_features=2)
+    assert graph.x is not None
+    x = graph.x.clone().requires_grad_()
+    batch = model.prepare(x, **graph.tensors())
+    for _ in range(2):
+        (gradient,) = torch.autograd.grad(model.graph_features(batch).square().sum(), x, retain_graph=True)
+        assert bool((gradient != 2 * x).any())
 
 
 @pytest.mark.parametrize("model", FAMILY)

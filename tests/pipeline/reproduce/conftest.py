@@ -1,5 +1,7 @@
 """Records and a data set small enough for tests."""
 
+from collections.abc import Mapping
+
 from pipeline.reproduce.records import Source, TrainingRecord
 
 SOURCE = Source(command="cocn reproduce node", revision="0" * 40, dirty=False, device="cpu")
@@ -13,6 +15,7 @@ def training(
     variant: str = "",
     value: float = 0.5,
     cut_short: bool = False,
+    curve: Mapping[int, float] | None = None,
 ) -> TrainingRecord:
     return TrainingRecord(
         dataset=dataset,
@@ -30,6 +33,7 @@ def training(
         seconds=60.0,
         peak_memory_mb=100.0,
         num_parameters=10,
+        curve=curve or {},
         settings={"model.name": model},
         source=SOURCE,
     )

@@ -43,10 +43,14 @@ def test_rows_of_our_own_follow_the_papers_on_large_graphs() -> None:
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
-    cells = [Cell("cornell", "vanilla"), Cell("texas", "expanded")]
+    cells = [Cell("cornell", "vanilla"), Cell("texas", "expanded", "plain")]
     assert select(cells, ["texas"], []) == cells[1:]
     assert select(cells, [], ["vanilla"]) == cells[:1]
+    assert select(cells, [], [], ["preset"]) == cells[:1]
+    assert select(cells, [], [], ["plain"]) == cells[1:]
     with pytest.raises(UserError, match=r"data set of this table, cornell, texas .got 'genius'"):
         select(cells, ["genius"], [])
     with pytest.raises(UserError, match=r"model of this table, vanilla, expanded .got 'gcn'"):
         select(cells, [], ["gcn"])
+    with pytest.raises(UserError, match=r"variant of this table, preset, plain .got 'full'"):
+        select(cells, [], [], ["full"])

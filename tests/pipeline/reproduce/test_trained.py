@@ -8,7 +8,16 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.reproduce.records import Records
 from pipeline.reproduce.studies import Cell, cells_of, select
-from pipeline.reproduce.trained import Request, compare, is_settled, parse_duration, plan, run_table
+from pipeline.reproduce.trained import (
+    Request,
+    compare,
+    configure,
+    decisive_settings,
+    is_settled,
+    parse_duration,
+    plan,
+    run_table,
+)
 from tests.pipeline.reproduce.conftest import training
 
 TINY = {
@@ -82,8 +91,6 @@ def test_records_are_settled_unless_settings_or_time_would_change_them(tmp_path:
     todo = plan(request(tmp_path), Records(tmp_path / "none"))[0]
     known = training("minesweeper", "sparse", cut_short=True)
     assert not is_settled(known, todo.config, None)
-    from pipeline.reproduce.trained import decisive_settings
-
     same = known.model_copy(update={"settings": decisive_settings(todo.config)})
     assert not is_settled(same, todo.config, None)
     assert not is_settled(same, todo.config, 61.0)
@@ -108,3 +115,13 @@ def test_times_are_read(text: str, seconds: float) -> None:
 def test_other_times_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="30m"):
         parse_duration(text)
+
+
+def test_folds_are_scored_after_one_epoch_for_all(tmp_path: Path) -> None:
+    (cell,) = select(cells_of("graph"), ["mutag"], ["expanded"], ["preset"])
+    curves = {0: 0.5, 1: 0.9, 2: 0.6}, {0: 0.5, 1: 0.4, 2: 0.8}
+    result = compare(cell, [training("mutag", "expanded", curve=curve) for curve in curves])
+    assert result.mean == pytest.approx(70.0)  # of epoch 2; the best of each fold would give 85
+    assert configure(cell, request(tmp_path), 0).data.protocol == "gin"
+    (honest,) = select(cells_of("graph"), ["mutag"], ["expanded"], ["epoch of another fold"])
+    assert configure(honest, request(tmp_path), 0).data.protocol == "holdout"
