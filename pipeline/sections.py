@@ -193,13 +193,15 @@ class TrainConfig(Section):
     batch_size: Count = 1000
     """Records, or graphs of a collection, in a batch, over all workers; a step on a whole graph has none."""
     learning_rate: Positive = 1e-3
-    """Learning rate of AdamW at its peak."""
+    """Learning rate at its peak."""
+    optimiser: Literal["adamw", "adam"] = "adamw"
+    """`adam` adds weight decay to the gradient, as the paper does: rare features lose their weights to it."""
     schedule: Literal["constant", "cosine"] = "constant"
     """How the learning rate goes from its peak: stays, or falls to zero along a cosine."""
     warmup_steps: Natural = 0
     """Optimiser steps over which the learning rate rises to its peak."""
     weight_decay: NonNegative = 1e-5
-    """Weight decay of AdamW."""
+    """Weight decay."""
     class_weights: bool = False
     """Weigh each class by the inverse of its share of the training nodes."""
     metric: Literal["auto", MetricName] = "auto"

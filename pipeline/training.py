@@ -3,6 +3,7 @@
 import hashlib
 import math
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,9 +104,7 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device, 
     torch.manual_seed(settings.seed)
     model = build_model(job.config.model, job.config.segments, origin.inputs).to(device)
     feed = open_feed(store, job.config, model, rank, world_size, device)
-    optimiser = torch.optim.AdamW(
-        model.parameters(), settings.learning_rate, weight_decay=settings.weight_decay
-    )
+    optimiser = make_optimiser(model.parameters(), settings)
     state = resume(job, store, model, optimiser, feed)
     network = distribute(model, job.config.model, rank, world_size, batched=origin.inputs.batched)
     metric = chosen_metric(settings.metric, origin.inputs.num_classes, origin.inputs.task)
@@ -227,6 +226,16 @@ def check_finite(loss: float, state: TrainState, share: Share, optimiser: torch.
         f"Expected a finite loss (got {loss} in step {state.step} of epoch {state.epoch}, a batch of "
         f"{share.rows} rows {nodes}): lower train.learning_rate (now {rate:g}) or train.clip, or look for "
         "extreme values in the features"
+    )
+
+
+def make_optimiser(parameters: Iterable[nn.Parameter], settings: TrainConfig) -> torch.optim.Adam:
+    """Adam, with weight decay apart from the gradient or in it."""
+    return torch.optim.Adam(
+        parameters,
+        settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        decoupled_weight_decay=settings.optimiser == "adamw",
     )
 
 

@@ -9,14 +9,21 @@ import torch.multiprocessing as multiprocessing
 
 import pipeline.training
 from pipeline.checkpoint import latest_checkpoint, read_state
-from pipeline.config import Config
+from pipeline.config import Config, TrainConfig
 from pipeline.errors import UserError
 from pipeline.launch import may_go_on
 from pipeline.results import TrainResult, read_epochs, read_result
 from pipeline.server import free_port
 from pipeline.store import GraphStore
 from pipeline.synthetic import minesweeper
-from pipeline.training import TrainJob, balance_classes, set_learning_rate, step_seed, train_worker
+from pipeline.training import (
+    TrainJob,
+    balance_classes,
+    make_optimiser,
+    set_learning_rate,
+    step_seed,
+    train_worker,
+)
 from tests.pipeline.conftest import SIDE, Parameters, prepare_tiny, tiny_config
 
 
@@ -41,6 +48,15 @@ def make_job(config: Config, store: GraphStore, name: str) -> TrainJob:
     directory = store.path.parent / name
     directory.mkdir(exist_ok=True)
     return TrainJob(config, store.path, directory)
+
+
+@pytest.mark.parametrize(("optimiser", "after"), [("adamw", 0.99), ("adam", 0.9)])
+def test_weight_decay_apart_from_the_gradient_and_in_it(optimiser: str, after: float) -> None:
+    settings = TrainConfig(optimiser=optimiser, learning_rate=0.1, weight_decay=0.1)  # type: ignore[arg-type]
+    weight = torch.nn.Parameter(torch.ones(1))
+    weight.grad = torch.zeros(1)
+    make_optimiser([weight], settings).step()
+    assert weight.item() == pytest.approx(after, abs=1e-6)
 
 
 @pytest.mark.parametrize(
