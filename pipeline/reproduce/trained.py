@@ -122,8 +122,11 @@ def plan(request: Request, records: Records) -> list[Todo]:
 
 
 def is_settled(known: TrainingRecord, config: Config, budget: float | None) -> bool:
-    """Whether training again could only repeat a record."""
-    if known.settings != decisive_settings(config):
+    """Whether training again could only repeat a record.
+
+    A setting that a record lacks is newer than the record, which had its default.
+    """
+    if {**decisive_settings(Config()), **known.settings} != decisive_settings(config):
         return False
     return not known.cut_short or (budget is not None and budget <= known.seconds)
 

@@ -95,7 +95,13 @@ def test_records_are_settled_unless_settings_or_time_would_change_them(tmp_path:
     assert not is_settled(same, todo.config, None)
     assert not is_settled(same, todo.config, 61.0)
     assert is_settled(same, todo.config, 60.0)
-    assert is_settled(same.model_copy(update={"cut_short": False}), todo.config, None)
+    whole = same.model_copy(update={"cut_short": False})
+    assert is_settled(whole, todo.config, None)
+    settings = dict(whole.settings)
+    assert settings.pop("train.optimiser") == "adamw"
+    assert is_settled(whole.model_copy(update={"settings": settings}), todo.config, None)
+    del settings["model.hidden_channels"]
+    assert not is_settled(whole.model_copy(update={"settings": settings}), todo.config, None)
 
 
 def test_the_papers_mean_less_its_deviation_is_the_bar() -> None:
