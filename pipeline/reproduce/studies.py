@@ -37,6 +37,15 @@ VARIANTS: Mapping[str, Mapping[str, object]] = {
     "own features": {"model.propagated_features": 0},
     "learned orders": {"model.positions": "explicit"},
     "profile orders": {"model.positions": "fixed", "positions.order": "profile"},
+    "covering orders": {"model.positions": "fixed"},
+    "windows of one": {"model.kernel_size": 1, "model.structure_features": False},
+}
+#: Variants of every cell of a table that the paper does not have.
+OURS: Mapping[str, Sequence[str]] = {
+    "node": ("own features", "covering orders", "windows of one"),
+    "node-hetero": ("own features", "learned orders", "profile orders"),
+    "node-homo": ("own features", "learned orders", "profile orders"),
+    "graph": ("epoch of another fold",),
 }
 #: What the variant of a cell is called that has none.
 PRESET = "preset"
@@ -78,12 +87,7 @@ def cells_of(table: str) -> list[Cell]:
         for entry in printed.entries
         if entry.model in FAMILY and entry.metric == _metric(entry.dataset) and entry.dataset != "all"
     ]
-    if table in LARGE:
-        cells += _extensions(cells)
-    if table == "graph":
-        variant = "epoch of another fold"
-        cells += [Cell(cell.dataset, cell.model, variant, VARIANTS[variant]) for cell in cells]
-    return cells
+    return cells + _extensions(table, cells)
 
 
 def select(
@@ -113,12 +117,13 @@ def select(
     ]
 
 
-def _extensions(cells: Sequence[Cell]) -> list[Cell]:
-    """Rows the paper lacks: expanded in linear time; without the neighbours' features; other orders."""
-    expanded = [Cell(name, "expanded") for name in dict.fromkeys(cell.dataset for cell in cells)]
-    variants = ("own features", "learned orders", "profile orders")
-    return expanded + [
-        Cell(cell.dataset, cell.model, variant, VARIANTS[variant]) for cell in cells for variant in variants
+def _extensions(table: str, cells: Sequence[Cell]) -> list[Cell]:
+    """Rows the paper lacks: expanded in linear time on large graphs, and variants that say what matters."""
+    large = dict.fromkeys(cell.dataset for cell in cells) if table in LARGE else ()
+    return [Cell(name, "expanded") for name in large] + [
+        Cell(cell.dataset, cell.model, variant, VARIANTS[variant])
+        for cell in cells
+        for variant in OURS.get(table, ())
     ]
 
 
