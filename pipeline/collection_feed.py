@@ -88,12 +88,12 @@ class CollectionFeed:
             yield self._share(self._tensor(everyone), slice(start, stop))
 
     def _share(self, everyone: Tensor, own: slice) -> Share:
-        graphs = everyone[own]
-        batch = self._pool.batch(graphs)
+        parts = self._pool.parts_of_like_size(everyone[own])
+        graphs, batches = torch.cat(parts), tuple(self._pool.batch(part) for part in parts)
         if not self._links:
-            return Share(batch, everyone.numel(), self._labels[graphs])
+            return Share(batches, everyone.numel(), self._labels[graphs])
         pairs = self._pool.pairs_of(graphs)
-        return Share(batch, self._pool.count_pairs(everyone), pairs.label, pairs.ends)
+        return Share(batches, self._pool.count_pairs(everyone), pairs.label, pairs.ends)
 
     def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
         answers, label = model(share.batch).float(), cast(Tensor, share.label)

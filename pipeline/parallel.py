@@ -1,5 +1,8 @@
-"""One model on several ranks: replicas that share out the rows of a step, or the heads of a whole graph."""
+"""A model as a rank runs it: replicas share out the rows of a step, or the heads of a whole graph."""
 
+from collections.abc import Sequence
+
+import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, autograd, nn
@@ -24,14 +27,27 @@ def distribute(
         world_size: number of ranks.
         batched: whether ranks share out the graphs of a batch, in place of the heads of one graph.
     """
+    network: nn.Module = InParts(model) if batched else model
     if world_size == 1:
-        return model
-    network: nn.Module = model
+        return network
     if isinstance(model, cocn.CoCN) and not streams(settings) and not batched:
         network = HeadShare(model, rank, world_size)
     # With it buckets keep their layout for good, so the order of sums, and with it every bit, is the same
     # after a restart; and features that are switched off may leave parameters without a gradient.
     return DistributedDataParallel(network, find_unused_parameters=True, gradient_as_bucket_view=True)
+
+
+class InParts(nn.Module):
+    """A model that reads the graphs of a step in parts of like size, so that little of each is padding."""
+
+    def __init__(self, model: Network) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: GraphBatch | Sequence[GraphBatch]) -> Tensor:
+        """Outputs of all parts, one after the other."""
+        parts = [batch] if isinstance(batch, GraphBatch) else batch
+        return torch.cat([self.model(part) for part in parts])
 
 
 class HeadShare(nn.Module):

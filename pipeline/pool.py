@@ -76,6 +76,16 @@ class GraphPool:
         """[G] nodes of each graph."""
         return self.nodes.diff()
 
+    def parts_of_like_size(self, graphs: Tensor) -> list[Tensor]:
+        """Some graphs by size; in parts, none of them twice as long as another of its part, where one batch
+        of all would be more than half padding."""
+        by_size = graphs[self.lengths[graphs].argsort(stable=True)]
+        lengths = self.lengths[by_size]
+        if int(lengths[-1]) * lengths.numel() <= 2 * int(lengths.sum()):
+            return [by_size]
+        counts = torch.bincount(lengths.clamp(min=1).log2().long())
+        return list(torch.split(by_size, counts[counts > 0].tolist()))
+
     def batch(self, graphs: Tensor) -> GraphBatch:
         """Some graphs, as :func:`cocn.prepare` would give them, their nodes numbered as they are arranged."""
         rows, node_graph, starts, lengths = ranges(self.nodes, graphs)

@@ -18,13 +18,13 @@ class Share:
     """A rank's part of one optimiser step.
 
     Attributes:
-        batch: what the model reads.
+        batch: what the model reads; graphs of a collection in parts of like size.
         rows: rows of the step over all ranks, which the summed loss is divided by.
         label: class of each graph of the batch, or of each pair; None where the batch or the feed has them.
         pairs: [2, P] pairs of nodes of the batch whose links are asked for.
     """
 
-    batch: SegmentBatch | GraphBatch
+    batch: SegmentBatch | GraphBatch | tuple[GraphBatch, ...]
     rows: int
     label: Tensor | None = None
     pairs: Tensor | None = None

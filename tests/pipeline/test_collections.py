@@ -15,6 +15,7 @@ from pipeline.errors import UserError
 from pipeline.gather import Graphs, assemble, motifs, one_hot, read_collection
 from pipeline.ingest import SourceOptions, ingest
 from pipeline.modelling import Inputs, build_model
+from pipeline.parallel import distribute
 from pipeline.plan import make_plan
 from pipeline.pool import read_pool
 from pipeline.prepare import prepare
@@ -191,6 +192,25 @@ def test_a_gathered_batch_equals_one_prepared_from_scratch(
     assert (gathered.slots is None) == (prepared.slots is None)
     assert gathered.slots is None or torch.equal(gathered.slots, prepared.slots)
     torch.testing.assert_close(model(gathered), model(prepared))
+
+
+def test_graphs_of_a_step_are_read_in_parts_of_like_size(motif_store: GraphStore, tmp_path: Path) -> None:
+    config = tiny_config(tmp_path, model__name="expanded", model__positions="explicit")
+    pool = read_pool(motif_store, config, "graph", torch.device("cpu"))
+    chosen = torch.tensor([7, 0, 31, 12])
+    (alike,) = pool.parts_of_like_size(chosen)
+    assert pool.lengths[alike].tolist() == sorted(pool.lengths[chosen].tolist())
+
+    sizes = torch.tensor([3, 600, 2, 40, 16, 31, 1, 3])
+    uneven = dataclasses.replace(pool, nodes=torch.cat([torch.zeros(1, dtype=torch.long), sizes.cumsum(0)]))
+    parts = uneven.parts_of_like_size(torch.arange(8))
+    assert [sizes[part].tolist() for part in parts] == [[1], [2, 3, 3], [16, 31], [40], [600]]
+
+    torch.manual_seed(0)
+    model = build_model(config.model, config.segments, Inputs.of(motif_store, config)).eval()
+    network = distribute(model, config.model, 0, 1, batched=True)
+    together = network(pool.batch(chosen))
+    torch.testing.assert_close(network((pool.batch(chosen[:1]), pool.batch(chosen[1:]))), together)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "sum"])
