@@ -49,7 +49,7 @@ def test_anything_else_is_one_line(given: object) -> None:
 def test_a_range_runs_as_many_as_there_is_room_for(
     tiny_store: GraphStore, tmp_path: Path, local_ray: None
 ) -> None:
-    config = tiny_config(tmp_path, model__dropout=0.0, train__epochs=30, resources__workers="1..5")
+    config = tiny_config(tmp_path, model__dropout=0.0, train__epochs=6, resources__workers="1..5")
     jobs = [TrainJob(config, tiny_store.path, tmp_path / name) for name in ("alone", "elastic")]
     for job in jobs:
         job.directory.mkdir()
