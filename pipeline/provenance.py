@@ -23,6 +23,8 @@ LIBRARIES = (
     "numpy",
 )
 SOURCE = Path(__file__).resolve().parents[1]
+#: What measurements leave in a checkout; it does not decide the next one.
+RESULTS = ("pipeline/paper/records", "RESULTS.md")
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,10 @@ def source_revision(directory: Path = SOURCE) -> Revision:
     commit = _git(directory, "rev-parse", "HEAD")
     if commit is None or _git(directory, "ls-files", "--error-unmatch", "pyproject.toml") is None:
         return Revision(None, False)
-    return Revision(commit, bool(_git(directory, "status", "--porcelain", "--untracked-files=no")))
+    code = (":(top)", *(f":(top,exclude){path}" for path in RESULTS))
+    return Revision(
+        commit, bool(_git(directory, "status", "--porcelain", "--untracked-files=no", "--", *code))
+    )
 
 
 def library_versions() -> dict[str, str]:
