@@ -72,16 +72,16 @@ class GraphBatch:
 
     def over_hops(self, x_TD: Tensor, hops: int) -> Tensor:
         """[X, ÃX, …, Ã^K X], [T, D·(1+K)]; for the graph's own features it is computed once and kept."""
-        known = self._over_hops.get(hops)
-        if known is not None:
-            return known
+        own = x_TD is self.x and not x_TD.requires_grad
+        if own and hops in self._over_hops:
+            return self._over_hops[hops]
         blocks = [x_TD]
         # What is kept in evaluation must serve training as well.
         with torch.inference_mode(mode=False):
             for _ in range(hops):
                 blocks.append(self.adjacency.propagate(blocks[-1]))
             found = torch.cat(blocks, dim=1)
-        if x_TD is self.x and not x_TD.requires_grad:
+        if own:
             self._over_hops[hops] = found
         return found
 

@@ -146,8 +146,7 @@ class CollectionFeed:
 
 def evaluation_batches(pool: GraphPool, graphs: Tensor) -> Iterator[tuple[Tensor, GraphBatch]]:
     """Graphs of like size together, so that little is padded."""
-    by_size = graphs[pool.lengths[graphs].argsort(stable=True)]
-    for chosen in torch.split(by_size, EVALUATION_GRAPHS):
+    for chosen in torch.split(pool.by_size(graphs), EVALUATION_GRAPHS):
         if chosen.numel():
             yield chosen, pool.batch(chosen)
 

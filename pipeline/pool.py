@@ -76,10 +76,14 @@ class GraphPool:
         """[G] nodes of each graph."""
         return self.nodes.diff()
 
+    def by_size(self, graphs: Tensor) -> Tensor:
+        """Some graphs, the smallest first."""
+        return graphs[self.lengths[graphs].argsort(stable=True)]
+
     def parts_of_like_size(self, graphs: Tensor) -> list[Tensor]:
         """Some graphs by size; in parts, none of them twice as long as another of its part, where one batch
         of all would be more than half padding."""
-        by_size = graphs[self.lengths[graphs].argsort(stable=True)]
+        by_size = self.by_size(graphs)
         lengths = self.lengths[by_size]
         if int(lengths[-1]) * lengths.numel() <= 2 * int(lengths.sum()):
             return [by_size]

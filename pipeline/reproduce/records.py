@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from pipeline.errors import UserError
 from pipeline.files import atomic_file
-from pipeline.provenance import SOURCE, device_name, source_revision
+from pipeline.provenance import RECORDS, SOURCE, device_name, source_revision
 
 Scale = Literal["paper", "quick"]
 Kind = TypeVar("Kind", bound=BaseModel)
 #: Where a checkout keeps what was measured; an installed wheel writes under its output directory.
-IN_SOURCE = SOURCE / "pipeline" / "paper" / "records"
+IN_SOURCE = SOURCE / RECORDS
 
 
 class Source(BaseModel):
