@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.errors import UserError
-from pipeline.passwords import hide_passwords
+from pipeline.runtime.errors import UserError
+from pipeline.runtime.passwords import hide_passwords
 
 # One line a command: the modules of jobs/commands with a `register(app)`, in the order that help shows.
 COMMANDS = (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from jobs.entry import run_job, say
 
 if TYPE_CHECKING:
-    from pipeline.comparison import Comparison
-    from pipeline.config import Config
+    from pipeline.comparison.statistics import Comparison
+    from pipeline.config.loading import Config
 
 REPORT = "report.html"
 
@@ -20,11 +20,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def compare_configured(config: "Config") -> "Comparison":
     """Compare all trainings of the experiment."""
-    from pipeline.comparison import compare
-    from pipeline.publication import publish_report
-    from pipeline.remote import Remote, local_file
-    from pipeline.tracking import existing_store
-    from pipeline.trainings import select_trainings
+    from pipeline.comparison.history import select_trainings
+    from pipeline.comparison.publication import publish_report
+    from pipeline.comparison.statistics import compare
+    from pipeline.storage.object_store import Remote, local_file
+    from pipeline.tracking.mlflow_store import existing_store
 
     store = existing_store(config.tracking.uri, config.output)
     selection = select_trainings(store, config.tracking.experiment)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from jobs.output import to_json
-from pipeline.config import Config, load_config
-from pipeline.errors import UserError
+from pipeline.config.loading import Config, load_config
+from pipeline.runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from pipeline.runs import Run
+    from pipeline.tracking.runs import Run
 
 IN_ENVIRONMENT = "env:"
 
@@ -68,8 +68,8 @@ def say(line: str) -> None:
 
 def announce(run: "Run") -> None:
     """Say where a run can be watched: its page on the server, or how to open one on a file."""
-    from pipeline.passwords import without_password
-    from pipeline.tracking import TrackingStore
+    from pipeline.runtime.passwords import without_password
+    from pipeline.tracking.mlflow_store import TrackingStore
 
     reference = run.reference
     uri = without_password(reference.uri)

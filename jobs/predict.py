@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from jobs.entry import run_job, say
 
 if TYPE_CHECKING:
-    from pipeline.config import Config
-    from pipeline.predict import Prediction
+    from pipeline.config.loading import Config
+    from pipeline.prediction.inference import Prediction
 
 PREDICTIONS = "predictions"
 
@@ -20,12 +20,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def predict_configured(config: "Config") -> "Prediction":
     """Write `predictions/<training>.parquet` under the configuration's storage, or else its output."""
-    from pipeline.campaign import vary
-    from pipeline.launch import training_directory, training_mirror
-    from pipeline.mirror import open_checkpoint
-    from pipeline.predict import predict
-    from pipeline.prepare import open_prepared
-    from pipeline.remote import Remote
+    from pipeline.prediction.inference import predict
+    from pipeline.storage.object_store import Remote
+    from pipeline.training.campaign import vary
+    from pipeline.training.launch import training_directory, training_mirror
+    from pipeline.training.prepare import open_prepared
+    from pipeline.training.remote_copy import open_checkpoint
 
     store = open_prepared(config, say=say)
     training = training_directory(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from jobs.entry import run_job, say
 
 if TYPE_CHECKING:
-    from pipeline.config import Config
-    from pipeline.prepare import Prepared
+    from pipeline.config.loading import Config
+    from pipeline.training.prepare import Prepared
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -18,8 +18,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def prepare_configured(config: "Config") -> "Prepared":
     """Run every stage of the configured graph that is not done yet."""
-    from pipeline.ingest import options_from
-    from pipeline.prepare import prepare
+    from pipeline.ingest.stage import options_from
+    from pipeline.training.prepare import prepare
 
     return prepare(config, options_from(config.data), say=say)
 

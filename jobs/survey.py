@@ -8,7 +8,7 @@ from jobs.entry import run_job
 
 def main(arguments: Sequence[str]) -> int:
     """Ask every node of the cluster for its versions, GPUs and storage."""
-    from pipeline.survey import survey_cluster
+    from pipeline.cluster.survey import survey_cluster
 
     return run_job("jobs.survey", arguments, survey_cluster)
 

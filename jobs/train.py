@@ -9,7 +9,7 @@ from jobs.entry import announce, run_job, say
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from pipeline.config import Config
+    from pipeline.config.loading import Config
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -19,10 +19,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def train_configured(config: "Config") -> "BaseModel":
     """Train the configured model on its split with its seed."""
-    from pipeline.campaign import vary
-    from pipeline.launch import train
-    from pipeline.prepare import open_prepared
-    from pipeline.runs import start_parent
+    from pipeline.tracking.runs import start_parent
+    from pipeline.training.campaign import vary
+    from pipeline.training.launch import train
+    from pipeline.training.prepare import open_prepared
 
     store = open_prepared(config, say=say)
     with start_parent("train", config) as parent:

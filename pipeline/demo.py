@@ -8,22 +8,22 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.campaign import vary
-from pipeline.cluster import ray_session
-from pipeline.comparison import Comparison, compare
-from pipeline.config import Config, load_config
-from pipeline.evaluate import score
-from pipeline.figures import figures_for
-from pipeline.launch import train
-from pipeline.passwords import without_password
-from pipeline.prepare import open_prepared
-from pipeline.remote import Remote
-from pipeline.report import LOCAL_ADDRESS, write_report
-from pipeline.runs import start_parent
-from pipeline.store import GraphStore
-from pipeline.tracking import TrackingStore
-from pipeline.training import TrainResult
-from pipeline.trainings import select_trainings
+from pipeline.comparison.history import select_trainings
+from pipeline.comparison.model_figures import figures_for
+from pipeline.comparison.report import LOCAL_ADDRESS, write_report
+from pipeline.comparison.statistics import Comparison, compare
+from pipeline.config.loading import Config, load_config
+from pipeline.engine.session import ray_session
+from pipeline.models.metrics import score
+from pipeline.runtime.passwords import without_password
+from pipeline.storage.object_store import Remote
+from pipeline.store.graph_store import GraphStore
+from pipeline.tracking.mlflow_store import TrackingStore
+from pipeline.tracking.runs import start_parent
+from pipeline.training.campaign import vary
+from pipeline.training.launch import train
+from pipeline.training.loop import TrainResult
+from pipeline.training.prepare import open_prepared
 
 REPORT = "report.html"
 

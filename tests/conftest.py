@@ -15,7 +15,7 @@ Edges = NDArray[np.int64]
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
     """Ray on loopback with two CPUs and no dashboard, started once per test session."""
-    from pipeline.cluster import local_cluster
+    from pipeline.engine.session import local_cluster
 
     with local_cluster(cpus=2):
         yield
@@ -24,7 +24,7 @@ def local_ray() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tracking_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty MLflow database to copy; MLflow takes many seconds to make its tables."""
-    from pipeline.tracking import TrackingStore
+    from pipeline.tracking.mlflow_store import TrackingStore
 
     path = tmp_path_factory.mktemp("tracking") / "mlflow.db"
     assert TrackingStore(f"sqlite:///{path}").client.get_experiment_by_name("none") is None

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.cluster import LOOPBACK_SWITCH
-from pipeline.server import free_port
+from pipeline.engine.session import LOOPBACK_SWITCH
+from pipeline.tracking.mlflow_server import free_port
 from tests.storage import ENVIRONMENT
 
 OBJECT_STORE_BYTES = 100 * 2**20

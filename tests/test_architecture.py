@@ -1,4 +1,4 @@
-"""Import rules: jobs → pipeline → cocn, never back, and one importer for each heavy library."""
+"""Import rules: jobs → pipeline → cocn, the rooms of `pipeline/` in order, one importer per heavy library."""
 
 import ast
 import subprocess
@@ -12,10 +12,36 @@ PACKAGES = ("cocn", "pipeline", "jobs")
 LOWER = {"cocn": {"cocn"}, "pipeline": {"cocn", "pipeline"}, "jobs": {"cocn", "pipeline", "jobs"}}
 FORBIDDEN_IN_COCN = {"ray", "mlflow", "pyarrow", "networkit"}
 ONLY_IMPORTER = {
-    "mlflow": "pipeline/tracking.py",
-    "networkit": "pipeline/graphs.py",
+    "mlflow": "pipeline/tracking/mlflow_store.py",
+    "networkit": "pipeline/ingest/networkit_graphs.py",
     "torch_sparse": "cocn/propagation.py",
 }
+#: The rooms of `pipeline/`, lowest first: a room imports only from rooms before it.
+ROOMS = (
+    "runtime",
+    "config",
+    "storage",
+    "engine",
+    "tracking",
+    "store",
+    "ingest",
+    "paper",
+    "presets",
+    "positions",
+    "orders",
+    "features",
+    "segments",
+    "models",
+    "training",
+    "prediction",
+    "comparison",
+    "cluster",
+    "reproduce",
+    "benchmarks",
+)
+#: Modules of `pipeline/` that lie in no room; they may import from all of them, and no room from them.
+LOOSE = ("__init__", "demo", "serving")
+MOST_LINES = 410
 SLOW_TO_IMPORT = ("torch", "torch_geometric", "ray", "mlflow", "networkit", "numba", "matplotlib", "pyarrow")
 
 
@@ -32,6 +58,22 @@ def imported_roots(source: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             roots.add(node.module.split(".")[0])
     return roots
+
+
+def imported_rooms(source: Path) -> set[str]:
+    """Rooms, and loose modules, of `pipeline/` that a file imports from."""
+    rooms = set()
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "pipeline":
+            names = [f"pipeline.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module or ""]
+        else:
+            continue
+        rooms |= {name.split(".")[1] for name in names if name.startswith("pipeline.")}
+    return rooms
 
 
 def modules_loaded_by(statement: str) -> set[str]:
@@ -70,6 +112,36 @@ def test_importing_every_model_module_loads_none_of_the_pipelines_libraries() ->
     assert not loaded & (FORBIDDEN_IN_COCN | {"pipeline", "jobs"})
 
 
+def test_every_module_of_the_pipeline_lies_in_a_known_room() -> None:
+    packages = {path.parent.name for path in (ROOT / "pipeline").glob("*/__init__.py")}
+    assert packages == set(ROOMS)
+    assert {path.stem for path in (ROOT / "pipeline").glob("*.py")} == set(LOOSE)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_from_rooms_below_it(room: str) -> None:
+    allowed = set(ROOMS[: ROOMS.index(room) + 1])
+    for source in (ROOT / "pipeline" / room).rglob("*.py"):
+        if "assets" not in source.parts:  # the script inside a logged model imports the name that stays
+            assert imported_rooms(source) <= allowed, source
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_two_modules_of_a_room_differ_by_a_plural_only(room: str) -> None:
+    names = {path.stem for path in (ROOT / "pipeline" / room).glob("*.py")}
+    assert not {name for name in names if f"{name}s" in names}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_file_is_long(package: str) -> None:
+    long = {
+        str(path): lines
+        for path in sources(package)
+        if (lines := path.read_text(encoding="utf-8").count("\n")) > MOST_LINES
+    }
+    assert not long
+
+
 @pytest.mark.parametrize(("library", "importer"), ONLY_IMPORTER.items())
 def test_one_module_imports_the_library(library: str, importer: str) -> None:
     importers = {
@@ -87,5 +159,5 @@ def test_building_the_command_line_loads_nothing_slow() -> None:
 
 
 def test_reading_a_configuration_loads_nothing_slow() -> None:
-    loaded = modules_loaded_by("from pipeline.config import load_config; load_config()")
+    loaded = modules_loaded_by("from pipeline.config.loading import load_config; load_config()")
     assert not loaded & set(SLOW_TO_IMPORT)

@@ -28,11 +28,11 @@ def compare(
     """
     from rich.console import Console, Group
 
-    from pipeline.comparison import compare as compare_trainings
-    from pipeline.comparison import comparison_table
-    from pipeline.publication import publish_report
-    from pipeline.tracking import existing_store
-    from pipeline.trainings import select_trainings
+    from pipeline.comparison.history import select_trainings
+    from pipeline.comparison.publication import publish_report
+    from pipeline.comparison.statistics import compare as compare_trainings
+    from pipeline.comparison.statistics import comparison_table
+    from pipeline.tracking.mlflow_store import existing_store
 
     store = existing_store(tracking_uri, output)
     names = [name.strip() for name in models.split(",") if name.strip()] if models else None

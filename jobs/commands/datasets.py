@@ -25,9 +25,9 @@ from jobs.output import emit
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pipeline.cleaning import CleaningReport
-    from pipeline.manifest import Manifest
-    from pipeline.remote import Remote
+    from pipeline.storage.object_store import Remote
+    from pipeline.store.cleaning import CleaningReport
+    from pipeline.store.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def list_datasets(data_root: DataRoot = None, as_json: Json = False) -> None:
 
     Example: [bold]cocn datasets list --data-root datasets[/bold]
     """
-    from pipeline import catalogue
+    from pipeline.ingest import published as catalogue
     from pipeline.paper.registry import BENCHMARKS, BENCHMARKS_BY_NAME
 
     root = catalogue.data_root(data_root)
@@ -153,11 +153,11 @@ def info(
 
     Example: [bold]cocn datasets info stores/chameleon --json[/bold]
     """
-    from pipeline.config import load_config
-    from pipeline.ingest import read_source
-    from pipeline.manifest import MANIFEST_NAME
-    from pipeline.places import Uri, parse_place
-    from pipeline.store import GraphStore
+    from pipeline.config.loading import load_config
+    from pipeline.config.locations import Uri, parse_place
+    from pipeline.ingest.stage import read_source
+    from pipeline.store.graph_store import GraphStore
+    from pipeline.store.manifest import MANIFEST_NAME
 
     path = parse_place(source)
     if isinstance(path, Uri) or path.is_dir() or path.name == MANIFEST_NAME:

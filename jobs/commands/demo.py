@@ -41,7 +41,7 @@ def demo(
 def _view(done: "Demo", output: Path) -> "RenderableType":
     from rich.console import Group
 
-    from pipeline.comparison import comparison_table
+    from pipeline.comparison.statistics import comparison_table
 
     baselines = [f"  {line.name}: {line.metric} {line.value:.3f}" for line in done.baselines]
     return Group(

@@ -10,7 +10,7 @@ from jobs.output import emit
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from pipeline.doctor import Report
+    from pipeline.cluster.doctor import Report
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +42,7 @@ def doctor(
     if address is not None:
         report = _examine_cluster(address, output, storage, tracking_uri)
     else:
-        from pipeline.doctor import examine
+        from pipeline.cluster.doctor import examine
 
         report = examine(output=output, start_ray=start_ray)
     emit(report, as_json, None if as_json else _view(report))
@@ -51,9 +51,9 @@ def doctor(
 
 
 def _examine_cluster(address: str, output: Path, storage: str | None, tracking_uri: str | None) -> "Report":
-    from pipeline.clusters import connect
-    from pipeline.config import load_config
-    from pipeline.survey import examine_cluster
+    from pipeline.cluster.job_api import connect
+    from pipeline.cluster.survey import examine_cluster
+    from pipeline.config.loading import load_config
 
     config = load_config(None, {"output": output, "storage.uri": storage, "tracking.uri": tracking_uri})
     return examine_cluster(connect(address), config)

@@ -11,7 +11,7 @@ from jobs.output import emit
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pipeline.clusters import JobList
+    from pipeline.cluster.job_api import JobList
 
 Job = Annotated[str, typer.Argument(help="Id of a job, from cocn jobs list.")]
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON.")]
@@ -31,7 +31,7 @@ def list_jobs(address: Address = ADDRESS, as_json: Json = False) -> None:
 
     Example: [bold]cocn jobs list --address http://127.0.0.1:8265[/bold]
     """
-    from pipeline.clusters import connect
+    from pipeline.cluster.job_api import connect
 
     found = connect(address).jobs()
     emit(found, as_json, None if as_json else _table(found))
@@ -42,7 +42,7 @@ def status(job: Job, address: Address = ADDRESS, as_json: Json = False) -> None:
 
     Example: [bold]cocn jobs status train-1f3a5c7e9b0d[/bold]
     """
-    from pipeline.clusters import connect
+    from pipeline.cluster.job_api import connect
 
     emit(connect(address).job(job), as_json)
 
@@ -58,7 +58,7 @@ def logs(
 
     Example: [bold]cocn jobs logs train-1f3a5c7e9b0d --follow[/bold]
     """
-    from pipeline.clusters import connect
+    from pipeline.cluster.job_api import connect
 
     cluster = connect(address)
     if not follow:
@@ -73,7 +73,7 @@ def stop(job: Job, address: Address = ADDRESS, as_json: Json = False) -> None:
 
     Example: [bold]cocn jobs stop train-1f3a5c7e9b0d[/bold]
     """
-    from pipeline.clusters import connect
+    from pipeline.cluster.job_api import connect
 
     cluster = connect(address)
     cluster.stop(job)

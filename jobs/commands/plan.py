@@ -18,7 +18,7 @@ from jobs.output import emit
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pipeline.plan import Plan
+    from pipeline.training.estimate import Plan
 
 
 def register(app: typer.Typer) -> None:
@@ -42,9 +42,9 @@ def plan(
 
     Example: [bold]cocn plan power-law --nodes 10000000 --json[/bold]
     """
-    from pipeline.config import load_config, parse_assignments
-    from pipeline.plan import make_plan
-    from pipeline.positions import DEFAULT_BUDGET_SECONDS
+    from pipeline.config.loading import load_config, parse_assignments
+    from pipeline.positions.stage import DEFAULT_BUDGET_SECONDS
+    from pipeline.training.estimate import make_plan
 
     resolved = load_config(config, parse_assignments(assignments or ()))
     options = resolve_options(resolved, source, data_root=data_root, side=side, num_nodes=nodes)

@@ -11,7 +11,7 @@ from jobs.output import emit
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pipeline.predict import Prediction
+    from pipeline.prediction.inference import Prediction
 
 
 def register(app: typer.Typer) -> None:
@@ -39,14 +39,14 @@ def predict(
 
     Example: [bold]cocn predict --run 0a1b2c… --store stores/genius --out predictions.parquet[/bold]
     """
-    from pipeline.checkpoint import read_origin
-    from pipeline.errors import UserError
-    from pipeline.mirror import open_checkpoint
-    from pipeline.predict import predict as run_prediction
-    from pipeline.remote import resolve
-    from pipeline.store import GraphStore
-    from pipeline.tracking import existing_store
-    from pipeline.trained import checkpoint_of_run
+    from pipeline.prediction.inference import predict as run_prediction
+    from pipeline.prediction.run_checkpoints import checkpoint_of_run
+    from pipeline.runtime.errors import UserError
+    from pipeline.storage.object_store import resolve
+    from pipeline.store.graph_store import GraphStore
+    from pipeline.tracking.mlflow_store import existing_store
+    from pipeline.training.checkpoint import read_origin
+    from pipeline.training.remote_copy import open_checkpoint
 
     if (run is None) == (checkpoint is None):
         raise UserError(

@@ -29,8 +29,8 @@ from jobs.output import emit
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pipeline.prepare import Prepared
-    from pipeline.remote import Remote
+    from pipeline.storage.object_store import Remote
+    from pipeline.training.prepare import Prepared
 
 
 def register(app: typer.Typer) -> None:
@@ -83,9 +83,9 @@ def preprocess(
 
     Example: [bold]cocn preprocess chameleon --data-root datasets --store stores/chameleon[/bold]
     """
-    from pipeline.config import load_config, parse_assignments
-    from pipeline.positions import DEFAULT_BUDGET_SECONDS
-    from pipeline.prepare import prepare
+    from pipeline.config.loading import load_config, parse_assignments
+    from pipeline.positions.stage import DEFAULT_BUDGET_SECONDS
+    from pipeline.training.prepare import prepare
 
     overrides = {
         "data.store": store,
@@ -129,8 +129,8 @@ def preprocess(
 
 
 def _plot(store: "Path | Remote", directory: Path, split: int) -> None:
-    from pipeline.plots import write_plots
-    from pipeline.store import GraphStore
+    from pipeline.segments.adjacency_plots import write_plots
+    from pipeline.store.graph_store import GraphStore
 
     write_plots(GraphStore.open(store), directory, split)
 

@@ -11,8 +11,8 @@ from jobs.output import emit, say
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pipeline.isomorphism import Outcome
     from pipeline.reproduce.command import Measured
+    from pipeline.reproduce.isomorphism import Outcome
     from pipeline.reproduce.trained import CellResult
 
 TABLES = (
@@ -88,8 +88,8 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _view(content: object) -> "Table | None":
-    from pipeline.isomorphism import Outcome
     from pipeline.reproduce.command import Measured, Trained
+    from pipeline.reproduce.isomorphism import Outcome
 
     if isinstance(content, Trained):
         return _cells(content.cells)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pipeline.config import Config
-    from pipeline.ingest import SourceOptions
-    from pipeline.places import Uri
+    from pipeline.config.loading import Config
+    from pipeline.config.locations import Uri
+    from pipeline.ingest.stage import SourceOptions
 
 ConfigFiles = Annotated[
     list[Path] | None,
@@ -38,9 +38,9 @@ Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON.")
 
 def place_of(flag: str, text: str) -> "Path | Uri":
     """The path or URI that a flag names."""
-    from pipeline.errors import UserError
-    from pipeline.passwords import hide_passwords
-    from pipeline.places import parse_place
+    from pipeline.config.locations import parse_place
+    from pipeline.runtime.errors import UserError
+    from pipeline.runtime.passwords import hide_passwords
 
     try:
         return parse_place(text)
@@ -51,7 +51,7 @@ def place_of(flag: str, text: str) -> "Path | Uri":
 
 def resolve_options(config: "Config", source: str | None, **flags: object) -> "SourceOptions":
     """The options of a source: the configuration's, overridden by the flags that were given."""
-    from pipeline.ingest import SourceOptions, options_from
+    from pipeline.ingest.stage import SourceOptions, options_from
 
     given = {name: value for name, value in flags.items() if value is not None}
     if source is not None:

@@ -44,10 +44,10 @@ def submit(
 
     Example: [bold]cocn submit train run.yaml --address http://127.0.0.1:8265 --follow[/bold]
     """
-    from pipeline.clusters import connect
-    from pipeline.config import load_config, parse_assignments
-    from pipeline.submission import cluster_overrides
-    from pipeline.submission import submit as send
+    from pipeline.cluster.job_api import connect
+    from pipeline.cluster.submission import cluster_overrides
+    from pipeline.cluster.submission import submit as send
+    from pipeline.config.loading import load_config, parse_assignments
 
     overrides = cluster_overrides(resources) if resources is not None else {}
     resolved = load_config(config, {**overrides, **parse_assignments(assignments or ())})

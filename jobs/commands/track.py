@@ -26,8 +26,8 @@ def sync(
 
     Example: [bold]cocn track sync[/bold]
     """
-    from pipeline.runs import JOURNALS
-    from pipeline.runs import sync as send
+    from pipeline.tracking.runs import JOURNALS
+    from pipeline.tracking.runs import sync as send
 
     result = send(output / JOURNALS, tracking_uri)
     emit(result, as_json)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from pipeline.campaign import Campaign
-    from pipeline.config import Config
+    from pipeline.config.loading import Config
+    from pipeline.training.campaign import Campaign
 
 
 def register(app: typer.Typer) -> None:
@@ -72,9 +72,9 @@ def train(
 
     Example: [bold]cocn train sparse segment --data minesweeper --splits 3 --workers 2[/bold]
     """
-    from pipeline.campaign import check_models, run_campaign
-    from pipeline.config import load_config, parse_assignments
-    from pipeline.prepare import open_prepared
+    from pipeline.config.loading import load_config, parse_assignments
+    from pipeline.training.campaign import check_models, run_campaign
+    from pipeline.training.prepare import open_prepared
 
     check_models(models)
     overrides = {
@@ -113,7 +113,7 @@ def preset_settings(
     models: "Sequence[str]", files: list[Path] | None, overrides: "Mapping[str, object]", *, quick: bool
 ) -> "dict[str, Config]":
     """The configuration of each model: its preset for the data set, below the files and the flags."""
-    from pipeline.config import load_config
+    from pipeline.config.loading import load_config
     from pipeline.presets import load_preset
 
     source = load_config(files, overrides).data.source

@@ -21,9 +21,9 @@ def ui(
 
     Example: [bold]cocn ui --port 5050[/bold]
     """
-    from pipeline.runs import ARTIFACTS
-    from pipeline.server import serve
-    from pipeline.tracking import existing_store
+    from pipeline.tracking.mlflow_server import serve
+    from pipeline.tracking.mlflow_store import existing_store
+    from pipeline.tracking.runs import ARTIFACTS
 
     store = existing_store(tracking_uri, output)
     if store.web_address is not None:

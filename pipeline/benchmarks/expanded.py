@@ -13,8 +13,8 @@ from torch import Tensor
 
 import cocn
 from cocn import GraphBatch, reference
-from pipeline.memory import peak_memory
-from pipeline.progress import progress
+from pipeline.runtime.memory import peak_memory
+from pipeline.runtime.progress import progress
 
 FEATURES = 16
 CLASSES = 5

@@ -9,11 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.arrays import CSR
-from pipeline.graphs import Generator, networkit_graph, power_law_graph, search_distances, time_search
-from pipeline.profiles import Layout, arrange, count_edge_visits
-from pipeline.progress import progress
-from pipeline.search import MAX_SOURCES, NO_LIMIT, Searcher, Sums
+from pipeline.ingest.networkit_graphs import (
+    Generator,
+    networkit_graph,
+    power_law_graph,
+    search_distances,
+    time_search,
+)
+from pipeline.positions.profiles import Layout, arrange, count_edge_visits
+from pipeline.positions.search import MAX_SOURCES, NO_LIMIT, Searcher, Sums
+from pipeline.runtime.progress import progress
+from pipeline.store.arrays import CSR
 
 ROUNDS = 8
 SEARCHES_PER_ROUND = 4

@@ -10,11 +10,11 @@ from torch import Tensor
 
 import cocn
 from cocn.segments import window_adjacency, window_index
-from pipeline.config import Config
-from pipeline.inputs import read_graph
-from pipeline.modelling import Inputs, build_model
-from pipeline.store import GraphStore
-from pipeline.training import take_step
+from pipeline.config.loading import Config
+from pipeline.models.networks import Inputs, build_model
+from pipeline.store.graph_store import GraphStore
+from pipeline.training.inputs import read_graph
+from pipeline.training.loop import take_step
 
 
 class ResortingBaseline:

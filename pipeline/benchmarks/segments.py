@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from cocn import SegmentBatch, SegmentCoCN
-from pipeline.arrays import GraphArrays
-from pipeline.config import Config, ModelConfig, PositionConfig, SegmentConfig
-from pipeline.files import list_column
-from pipeline.loader import SegmentLoader
-from pipeline.segments import open_segments, write_segments
-from pipeline.sequences import sequence
-from pipeline.store import GraphStore
-from pipeline.synthetic import power_law
-from pipeline.windows import build_segments
+from pipeline.config.loading import Config, ModelConfig, PositionConfig, SegmentConfig
+from pipeline.ingest.generators import power_law
+from pipeline.orders.sequences import sequence
+from pipeline.segments.loader import SegmentLoader
+from pipeline.segments.stage import open_segments, write_segments
+from pipeline.segments.windows import build_segments
+from pipeline.storage.files import list_column
+from pipeline.store.arrays import GraphArrays
+from pipeline.store.graph_store import GraphStore
 
 HEADS = 8
 LENGTH = 8

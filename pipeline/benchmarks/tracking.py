@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cocn import SegmentBatch, SegmentCoCN
-from pipeline.config import load_config
-from pipeline.runs import Run, start_child, start_parent
-from pipeline.tracker import Tracker
+from pipeline.config.loading import load_config
+from pipeline.tracking.run_logger import Tracker
+from pipeline.tracking.runs import Run, start_child, start_parent
 
 SIDE = 320
 #: The reference step of `cocn bench segments`.

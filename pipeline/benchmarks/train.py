@@ -16,14 +16,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pipeline.benchmarks.resorting import ResortingBaseline
 from pipeline.benchmarks.segments import make_store, timed
-from pipeline.checkpoint import TrainState
-from pipeline.config import Config, load_config
-from pipeline.feeds import SegmentFeed
-from pipeline.modelling import Inputs, build_model
-from pipeline.parallel import distribute
-from pipeline.server import free_port
-from pipeline.store import GraphStore
-from pipeline.training import check_finite, set_learning_rate, step_seed, sum_over_ranks, take_step
+from pipeline.config.loading import Config, load_config
+from pipeline.models.networks import Inputs, build_model
+from pipeline.models.parallel import distribute
+from pipeline.store.graph_store import GraphStore
+from pipeline.tracking.mlflow_server import free_port
+from pipeline.training.checkpoint import TrainState
+from pipeline.training.feeds import SegmentFeed
+from pipeline.training.loop import check_finite, set_learning_rate, step_seed, sum_over_ranks, take_step
 
 SMALL_NODES = 50_000
 #: Eight heads, segments of eight, 64 channels, kernel 5, four unit layers, one pooling layer, 12 features.

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal
 
-from pipeline.catalogue import BY_NAME, Published
-from pipeline.errors import UserError
+from pipeline.ingest.published import BY_NAME, Published
 from pipeline.paper.tables import Misprint, Result, load_misprints, load_tables
+from pipeline.runtime.errors import UserError
 
 Task = Literal["node", "graph", "link", "isomorphism"]
 FAMILY = ("vanilla", "expanded", "sparse", "segment")

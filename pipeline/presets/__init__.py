@@ -10,10 +10,10 @@ from typing import Any, get_args
 
 import yaml
 
-from pipeline.config import dotted_values, merge
-from pipeline.errors import UserError
+from pipeline.config.loading import dotted_values, merge
+from pipeline.config.settings import ModelConfig
 from pipeline.paper.registry import FAMILY, find_benchmark
-from pipeline.sections import ModelConfig
+from pipeline.runtime.errors import UserError
 
 BASELINES = tuple(
     name for name in get_args(ModelConfig.model_fields["name"].annotation) if name not in FAMILY

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, get_args
 
-from pipeline.errors import UserError
-from pipeline.files import atomic_file
-from pipeline.isomorphism import NAMES, Outcome, read_collections, run_test
 from pipeline.paper.tables import load_tables
-from pipeline.provenance import SOURCE
 from pipeline.reproduce import complexity, information_loss, orders
+from pipeline.reproduce.isomorphism import NAMES, Outcome, read_collections, run_test
 from pipeline.reproduce.page import write_page
 from pipeline.reproduce.records import Measurement, Records, Scale, Source, default_directory
 from pipeline.reproduce.studies import TRAINED, cells_of, select
 from pipeline.reproduce.trained import CellResult, Request, parse_duration, run_table
+from pipeline.runtime.errors import UserError
+from pipeline.runtime.provenance import SOURCE
+from pipeline.storage.files import atomic_file
 
 ISOMORPHISM = "isomorphism"
 RESULTS = "results"

@@ -23,14 +23,14 @@ from torch import Tensor
 
 import cocn
 from cocn import reference
-from pipeline.cleaning import clean_edges
-from pipeline.loader import SegmentLoader
-from pipeline.memory import peak_memory, reset_peak
-from pipeline.provenance import SOURCE
+from pipeline.orders.sequences import sequence
 from pipeline.reproduce.records import Measurement, Records, Source
-from pipeline.sequences import sequence
-from pipeline.sources import MemorySource, NodeTable
-from pipeline.windows import build_segments
+from pipeline.runtime.memory import peak_memory, reset_peak
+from pipeline.runtime.provenance import SOURCE
+from pipeline.segments.loader import SegmentLoader
+from pipeline.segments.records import MemorySource, NodeTable
+from pipeline.segments.windows import build_segments
+from pipeline.store.cleaning import clean_edges
 
 STUDY = "complexity"
 SIZES: dict[str, tuple[int, ...]] = {

@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from pipeline.plots import draw_densities, write_image
 from pipeline.reproduce.information_loss import SHAPES, TAUS, Recovery
 from pipeline.reproduce.orders import Order
 from pipeline.reproduce.records import Measurement
 from pipeline.reproduce.trained import CellResult
+from pipeline.segments.adjacency_plots import draw_densities, write_image
 
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
 

@@ -10,23 +10,23 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 import cocn
-from pipeline.arrays import CSR
-from pipeline.checkpoint import load_weights
-from pipeline.cleaning import edge_sources
-from pipeline.config import Config, load_config
-from pipeline.coverage import adjacency_density
-from pipeline.heads import Family, head_positions
-from pipeline.inputs import read_graph
-from pipeline.launch import train
-from pipeline.modelling import Inputs, build_model
+from pipeline.config.loading import Config, load_config
+from pipeline.models.networks import Inputs, build_model
+from pipeline.orders.coverage import adjacency_density
+from pipeline.orders.sequences import sequence
+from pipeline.orders.stage import Family, head_positions
 from pipeline.paper.tables import load_tables
-from pipeline.plots import MAX_BINS
-from pipeline.prepare import open_prepared
 from pipeline.presets import load_preset
 from pipeline.reproduce.records import Measurement, Records, Source
-from pipeline.runs import start_parent
-from pipeline.sequences import sequence
-from pipeline.store import GraphStore
+from pipeline.segments.adjacency_plots import MAX_BINS
+from pipeline.store.arrays import CSR
+from pipeline.store.cleaning import edge_sources
+from pipeline.store.graph_store import GraphStore
+from pipeline.tracking.runs import start_parent
+from pipeline.training.checkpoint import load_weights
+from pipeline.training.inputs import read_graph
+from pipeline.training.launch import train
+from pipeline.training.prepare import open_prepared
 
 EXPLICIT = "order-explicit"
 IMPLICIT = "order-implicit"

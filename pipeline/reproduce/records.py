@@ -7,9 +7,9 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from pipeline.errors import UserError
-from pipeline.files import atomic_file
-from pipeline.provenance import RECORDS, SOURCE, device_name, source_revision
+from pipeline.runtime.errors import UserError
+from pipeline.runtime.provenance import RECORDS, SOURCE, device_name, source_revision
+from pipeline.storage.files import atomic_file
 
 Scale = Literal["paper", "quick"]
 Kind = TypeVar("Kind", bound=BaseModel)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.errors import UserError
-from pipeline.modelling import FAMILY
+from pipeline.models.networks import FAMILY
 from pipeline.paper.registry import BENCHMARKS_BY_NAME
 from pipeline.paper.tables import Result, Table, load_tables
+from pipeline.runtime.errors import UserError
 
 #: Tables and figures that come from trainings; the other studies have a module each.
 TRAINED = (

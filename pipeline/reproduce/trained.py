@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from pipeline.campaign import curve_of, scores_at_best_epoch
-from pipeline.catalogue import AbsentDataError
-from pipeline.config import Config, load_config
-from pipeline.errors import UserError
-from pipeline.files import text_sha256
-from pipeline.launch import train
+from pipeline.config.loading import Config, load_config
+from pipeline.ingest.published import AbsentDataError
 from pipeline.paper.registry import find_benchmark
-from pipeline.prepare import STORES, open_prepared
 from pipeline.presets import load_preset
 from pipeline.reproduce.records import Records, Scale, Source, TrainingRecord
 from pipeline.reproduce.studies import Cell
-from pipeline.runs import Run, start_parent
+from pipeline.runtime.errors import UserError
+from pipeline.storage.files import text_sha256
+from pipeline.tracking.runs import Run, start_parent
+from pipeline.training.campaign import curve_of, scores_at_best_epoch
+from pipeline.training.launch import train
+from pipeline.training.prepare import STORES, open_prepared
 
 Say = Callable[[str], None]
 #: What a training gets when the budget is used up: enough for a step.

@@ -15,8 +15,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from pipeline.config import dotted_values, load_config, read_yaml
-from pipeline.submission import CLUSTER_KEYS, cluster_overrides
+from pipeline.cluster.submission import CLUSTER_KEYS, cluster_overrides
+from pipeline.config.loading import dotted_values, load_config, read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 INFRA = ROOT / "infra"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.server import Server, free_port, serve
+from pipeline.tracking.mlflow_server import Server, free_port, serve
 from tests.nodes import Nodes, start_nodes
 
 ROOT = Path(__file__).resolve().parents[2]

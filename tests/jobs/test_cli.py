@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from jobs import cli
-from pipeline.errors import UserError
+from pipeline.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 

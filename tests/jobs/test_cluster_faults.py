@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from jobs import preprocess, train
-from pipeline.clusters import Cluster, connect
-from pipeline.config import load_config
-from pipeline.results import EpochRecord, read_epochs
-from pipeline.store import GraphStore
-from pipeline.submission import StageName, submit
-from pipeline.tracking import TrackingStore
+from pipeline.cluster.job_api import Cluster, connect
+from pipeline.cluster.submission import StageName, submit
+from pipeline.config.loading import load_config
+from pipeline.store.graph_store import GraphStore
+from pipeline.tracking.mlflow_store import TrackingStore
+from pipeline.training.results import EpochRecord, read_epochs
 from tests.jobs.test_submit import contents, settings
 from tests.nodes import Nodes
 

@@ -7,18 +7,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs import train
-from pipeline.checkpoint import find_checkpoint
-from pipeline.clusters import connect
-from pipeline.launch import TRAININGS
-from pipeline.predict import predict
-from pipeline.results import read_epochs
-from pipeline.server import Server
-from pipeline.store import GraphStore
-from pipeline.tracking import TrackingStore
+from pipeline.cluster.job_api import connect
+from pipeline.prediction.inference import predict
+from pipeline.store.graph_store import GraphStore
+from pipeline.tracking.mlflow_server import Server
+from pipeline.tracking.mlflow_store import TrackingStore
+from pipeline.training.checkpoint import find_checkpoint
+from pipeline.training.launch import TRAININGS
+from pipeline.training.results import read_epochs
 from tests.jobs.conftest import Cocn
 from tests.jobs.test_submit import contents, settings
 from tests.nodes import Nodes
-from tests.pipeline.test_remote import uploaded
+from tests.pipeline.storage.test_object_store import uploaded
 from tests.storage import SECRET_KEY, Storage, cut_when
 
 pytestmark = pytest.mark.cluster

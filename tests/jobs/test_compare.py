@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobs import cli
-from pipeline.config import load_config
-from pipeline.runs import start_child, start_parent
+from pipeline.config.loading import load_config
+from pipeline.tracking.runs import start_child, start_parent
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store import GraphStore
-from pipeline.tracking import TrackingStore
+from pipeline.store.graph_store import GraphStore
+from pipeline.tracking.mlflow_store import TrackingStore
 
 
 @pytest.fixture(scope="module")

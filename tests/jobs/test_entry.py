@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from jobs.entry import read_config, run_job
-from pipeline.config import Config, load_config
-from pipeline.errors import UserError
+from pipeline.config.loading import Config, load_config
+from pipeline.runtime.errors import UserError
 
 
 def test_a_configuration_travels_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

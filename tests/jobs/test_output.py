@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jobs.output import emit, to_json
-from pipeline.config import Config
+from pipeline.config.loading import Config
 
 
 @dataclass(frozen=True)

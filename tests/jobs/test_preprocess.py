@@ -11,7 +11,7 @@ import typer
 
 from jobs import cli
 from jobs import preprocess as job
-from pipeline.store import GraphStore
+from pipeline.store.graph_store import GraphStore
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -144,7 +144,7 @@ def test_plan_of_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_plan_of_a_store_and_of_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from pipeline.ingest import SourceOptions, ingest
+    from pipeline.ingest.stage import SourceOptions, ingest
 
     store = ingest(SourceOptions(source="minesweeper", side=7), tmp_path / "store").store
     assert cocn("plan", store.path, "--json") == 0

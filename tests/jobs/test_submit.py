@@ -10,8 +10,8 @@ import psutil
 import pytest
 import yaml
 
-from pipeline.files import file_sha256
-from pipeline.server import Server
+from pipeline.storage.files import file_sha256
+from pipeline.tracking.mlflow_server import Server
 from tests.jobs.conftest import Cocn
 from tests.nodes import Nodes
 from tests.storage import Storage
@@ -118,7 +118,7 @@ def test_a_wrong_address_is_one_line(
 def test_jobs_across_nodes_equal_one_machine(
     cocn: Cocn, ray_nodes: Nodes, reference: Path, mlflow: Server, tmp_path: Path
 ) -> None:
-    from pipeline.results import read_epochs
+    from pipeline.training.results import read_epochs
 
     config = settings(tmp_path, tracking={"uri": mlflow.address}, resources={"workers": 2})
     done = cocn("submit", "preprocess", config, "--follow")

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 from pydantic import BaseModel
 
-from pipeline.config import Config, load_config
-from pipeline.files import list_column
-from pipeline.propagate import propagate_features
-from pipeline.segments import write_segments
-from pipeline.store import GraphStore
-from pipeline.synthetic import minesweeper
+from pipeline.config.loading import Config, load_config
+from pipeline.features.propagation import propagate_features
+from pipeline.ingest.generators import minesweeper
+from pipeline.segments.stage import write_segments
+from pipeline.storage.files import list_column
+from pipeline.store.graph_store import GraphStore
 
 SIDE = 12
 

@@ -9,8 +9,8 @@ import torch
 from pipeline.benchmarks import train
 from pipeline.benchmarks.resorting import ResortingBaseline
 from pipeline.benchmarks.segments import make_store
-from pipeline.sequences import sequence
-from pipeline.windows import build_segments
+from pipeline.orders.sequences import sequence
+from pipeline.segments.windows import build_segments
 
 SMALL = {
     "model__positions": "explicit",

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pipeline.config import load_config
-from pipeline.errors import UserError
+from pipeline.config.loading import load_config
 from pipeline.paper import load_tables
 from pipeline.paper.registry import BENCHMARKS, Benchmark, find_benchmark
+from pipeline.runtime.errors import UserError
 
 MAIN_TABLES = ("node", "node-hetero", "node-homo", "filter", "graph", "graph-brain", "link", "isomorphism")
 

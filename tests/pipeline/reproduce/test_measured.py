@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.cleaning import clean_edges
 from pipeline.reproduce import complexity, information_loss
 from pipeline.reproduce.orders import measure_likeness, measure_order
 from pipeline.reproduce.records import Records
+from pipeline.store.cleaning import clean_edges
 
 
 def test_less_is_lost_the_sharper_the_permutation() -> None:

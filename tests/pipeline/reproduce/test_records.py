@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UserError
 from pipeline.reproduce.records import IN_SOURCE, Measurement, Records, Source, TrainingRecord
+from pipeline.runtime.errors import UserError
 from tests.pipeline.reproduce.conftest import SOURCE, training
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pipeline.config import load_config
-from pipeline.errors import UserError
+from pipeline.config.loading import load_config
 from pipeline.paper.tables import load_tables
 from pipeline.presets import load_preset
 from pipeline.reproduce.studies import TRAINED, Cell, cells_of, select
+from pipeline.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("table", TRAINED)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UserError
 from pipeline.reproduce.records import Records
 from pipeline.reproduce.studies import Cell, cells_of, select
 from pipeline.reproduce.trained import (
@@ -18,6 +17,7 @@ from pipeline.reproduce.trained import (
     plan,
     run_table,
 )
+from pipeline.runtime.errors import UserError
 from tests.pipeline.reproduce.conftest import training
 
 TINY = {

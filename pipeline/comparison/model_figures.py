@@ -1,0 +1,178 @@
+"""Figures of a comparison that come from models and stores on disk: ROC curves or confusion matrices of the
+test nodes, the permuted adjacency of every head, and the coverage of the edges.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.comparison.history import Selection, Training
+from pipeline.comparison.report import Figure, embed_picture
+from pipeline.comparison.svg_charts import Series, line_chart, matrix_chart
+from pipeline.orders.coverage import Coverage
+from pipeline.prediction.node_tables import Floats
+from pipeline.prediction.serving import Answers
+from pipeline.runtime.errors import UserError
+from pipeline.segments.stage import stage_name
+from pipeline.storage.object_store import Remote
+from pipeline.store.graph_store import GraphStore
+from pipeline.training.checkpoint import find_checkpoint, read_origin
+
+#: Points of a ROC curve; more cannot be told apart.
+ROC_POINTS = 200
+#: Nodes beyond which answering anew would make a report wait.
+MOST_NODES = 200_000
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A model's answers for the test nodes.
+
+    Shapes:
+        probabilities: [R, C]
+        labels: [R]
+    """
+
+    training: Training
+    store: Path | Remote
+    probabilities: Floats
+    labels: NDArray[np.int64]
+
+
+def figures_for(selection: Selection, store: GraphStore | None = None) -> list[Figure]:
+    """Draw what the best training of each model on each data set shows, of those that are on disk.
+
+    Args:
+        selection: The trainings that are compared.
+        store: The graph they were trained on; by default where their checkpoints say.
+    """
+    tested = [
+        found for training in best_trainings(selection) if (found := answer_test_nodes(training, store))
+    ]
+    figures: list[Figure] = []
+    for dataset in sorted({one.training.dataset for one in tested}):
+        here = [one for one in tested if one.training.dataset == dataset]
+        binary = [one for one in here if one.probabilities.shape[1] == 2]
+        if binary:
+            figures.append(draw_roc(dataset, binary))
+        figures += [draw_confusion(one) for one in here if one not in binary]
+    return figures + list(draw_sequences(tested))
+
+
+def best_trainings(selection: Selection) -> list[Training]:
+    """The training of each model on each data set with the best test metric."""
+    best: dict[tuple[str, str], Training] = {}
+    for training in selection.trainings:
+        key = (training.dataset, training.model)
+        sign = 1 if training.higher_is_better else -1
+        if key not in best or sign * training.test_metric > sign * best[key].test_metric:
+            best[key] = training
+    return [best[key] for key in sorted(best)]
+
+
+def answer_test_nodes(training: Training, store: GraphStore | None) -> Outcome | None:
+    """Answer for the test nodes again; None where checkpoint or store are not on disk, or are too large."""
+    if not training.directory:
+        return None
+    try:
+        checkpoint = find_checkpoint(Path(training.directory))
+        origin = read_origin(checkpoint)
+        found = store or GraphStore.open(origin.store)
+        origin.require_store(found, checkpoint)
+    except (UserError, OSError):
+        return None
+    if found.num_nodes > MOST_NODES:
+        return None
+    labels = found.labels()
+    nodes = np.flatnonzero((found.split(training.split) == 2) & (labels >= 0))
+    probabilities = Answers(checkpoint).probabilities(str(found.place))
+    return Outcome(training, found.place, probabilities[nodes], labels[nodes])
+
+
+def draw_roc(dataset: str, tested: Sequence[Outcome]) -> Figure:
+    """One curve a model; class 1 is the one to find."""
+    from sklearn.metrics import roc_curve
+
+    series = []
+    for one in tested:
+        false, true, _ = roc_curve(one.labels, one.probabilities[:, 1])
+        kept = np.unique(np.linspace(0, len(false) - 1, min(ROC_POINTS, len(false))).astype(int))
+        series.append(Series(one.training.model, false[kept].tolist(), true[kept].tolist()))
+    names = sorted(one.training.model for one in tested)
+    areas = {one.training.model: f"({auc(one):.3f})" for one in tested}
+    drawing = line_chart(
+        series, "false positive rate", "true positive rate", names, notes=areas, diagonal=True
+    )
+    caption = f"{tested[0].labels.size:,} test nodes, the best run of each model, with its area."
+    return Figure(f"ROC on {dataset}", caption=caption, drawing=drawing)
+
+
+def auc(one: Outcome) -> float:
+    """Area under the ROC curve."""
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(one.labels, one.probabilities[:, 1]))
+
+
+def draw_confusion(one: Outcome) -> Figure:
+    """Labels against predictions."""
+    size = one.probabilities.shape[1]
+    cells = one.labels * size + one.probabilities.argmax(1)
+    counts = np.bincount(cells, minlength=size * size).reshape(size, size)
+    training = one.training
+    return Figure(
+        f"Confusion of {training.model} on {training.dataset}",
+        caption=f"{one.labels.size:,} test nodes; shares of each true class.",
+        drawing=matrix_chart(counts.tolist(), "true class", "predicted class"),
+    )
+
+
+def draw_sequences(tested: Sequence[Outcome]) -> Iterator[Figure]:
+    """Permuted adjacency and coverage of every store and split that segments were cut of."""
+    # matplotlib takes a second to import.
+    from pipeline.segments.adjacency_plots import write_plots
+
+    seen: set[tuple[Path | Remote, int]] = set()
+    for one in tested:
+        key = (one.store, one.training.split)
+        store = GraphStore.open(one.store)
+        reads_segments = one.training.params.get("model.name") == "segment"
+        if key in seen or not reads_segments or not store.has(stage_name(one.training.split)):
+            continue
+        seen.add(key)
+        with tempfile.TemporaryDirectory() as directory:
+            plots = write_plots(store, Path(directory), one.training.split)
+            yield Figure(
+                f"Coverage of the edges on {one.training.dataset}",
+                caption=f"Edges whose ends are less than {plots.after.length} places apart: in a head, in "
+                "the heads so far, and in the segments of their own nodes so far.",
+                drawing=coverage_table(plots.before, plots.after),
+            )
+            title = f"Permuted adjacency on {one.training.dataset}"
+            caption = "Each panel is the adjacency in one order; the share is of edges within a segment."
+            yield Figure(title, caption=caption, drawing=embed_picture(plots.image, title), wide=True)
+
+
+def coverage_table(before: Coverage, after: Coverage) -> str:
+    """Shares of edges by head."""
+    rows = [("input order", before.heads[0], before.union[0], before.own[0])]
+    rows += [
+        (f"head {head}", *shares)
+        for head, shares in enumerate(zip(after.heads, after.union, after.own, strict=True))
+    ]
+    body = "".join(
+        f'<tr><td class="text">{escape(name)}</td>{"".join(f"<td>{share:.1%}</td>" for share in shares)}</tr>'
+        for name, *shares in rows
+    )
+    chance = (
+        f'<tr><td class="text">as many random orders</td><td></td><td>{after.chance:.1%}</td><td></td></tr>'
+    )
+    headings = ("order", "near", "so far", "own so far")
+    head = "".join(f"<th{' class=text' if not i else ''}>{escape(h)}</th>" for i, h in enumerate(headings))
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}{chance}</tbody></table>"
+    return f'<div class="scroll">{table}</div>'

@@ -1,0 +1,216 @@
+"""Reading a configuration: a YAML file, then flags, with one-line errors that name file, key and remedy."""
+
+import difflib
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from pipeline.config.settings import (
+    Config,
+    DataConfig,
+    ModelConfig,
+    PositionConfig,
+    ResourceConfig,
+    SegmentConfig,
+    StorageConfig,
+    TrackingConfig,
+    TrainConfig,
+)
+from pipeline.runtime.errors import UserError
+from pipeline.runtime.passwords import hide_passwords
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "DataConfig",
+    "ModelConfig",
+    "PositionConfig",
+    "ResourceConfig",
+    "SegmentConfig",
+    "StorageConfig",
+    "TrackingConfig",
+    "TrainConfig",
+    "load_config",
+    "parse_assignments",
+    "to_yaml",
+    "valid_keys",
+]
+
+FLAGS = "command line"
+PRESET = "preset"
+
+
+class ConfigError(UserError):
+    """A configuration that cannot be used."""
+
+
+def load_config(
+    paths: Path | Sequence[Path] | None = None,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    preset: Mapping[str, object] | None = None,
+) -> Config:
+    """Read configuration files and apply overrides.
+
+    Args:
+        paths: YAML files, such as one for the model and one for the cluster; later ones override earlier
+            ones, and without any the defaults hold.
+        overrides: Values by dotted key, such as `{"train.epochs": 3}`; None stands for a flag not given.
+        preset: Values by dotted key that take the place of defaults.
+
+    Raises:
+        ConfigError: On a missing or unreadable file, an unknown key or a value of the wrong type.
+    """
+    files = [paths] if isinstance(paths, Path) else list(paths or ())
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for file in files:
+        content = read_yaml(file)
+        for key in _dotted_keys(content):
+            check_key(key, str(file))
+            origins[key] = str(file)
+        merge(values, content)
+    origin = str(files[-1]) if files else FLAGS
+    written = set(origins)
+    for key, value in (preset or {}).items():
+        check_key(key, PRESET)
+        if key not in written:
+            _assign(values, key, value, origin)
+    given = {key: value for key, value in (overrides or {}).items() if value is not None}
+    for key, value in given.items():
+        check_key(key, FLAGS)
+        _assign(values, key, value, origin)
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        origins |= dict.fromkeys(given, FLAGS)
+        raise ConfigError(_first_problem(error, origins, origin)) from error
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
+    """Turn `train.epochs=3` strings into overrides; values are read as YAML, so `[3, 5]` is a list."""
+    overrides: dict[str, object] = {}
+    for assignment in assignments:
+        key, separator, text = assignment.partition("=")
+        if not separator or not key:
+            raise ConfigError(
+                f"Expected '--set' to be KEY=VALUE, such as train.epochs=3 (got '{assignment}')"
+            )
+        try:
+            overrides[key] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"Expected the value of '{key}' to be YAML (got '{text}')") from error
+    return overrides
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML mapping; an empty file is an empty mapping."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the file ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: Expected UTF-8 text (byte {error.start} is not)") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}, line {mark.line + 1}" if mark else str(path)
+        raise ConfigError(f"{place}: not valid YAML ({getattr(error, 'problem', None) or error})") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: Expected keys and values at the top (got {_kind(content)})")
+    return content
+
+
+def to_yaml(config: Config) -> str:
+    """The resolved configuration as YAML that `load_config` reads back."""
+    return str(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
+
+
+def valid_keys(model: type[BaseModel] = Config, prefix: str = "") -> Iterator[str]:
+    """Every dotted key of the configuration, sections included."""
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        if (section := _section(field.annotation)) is not None:
+            yield from valid_keys(section, f"{prefix}{name}.")
+
+
+def check_key(key: str, origin: str) -> None:
+    """Raise a `ConfigError` that names the nearest valid key unless `key` is one."""
+    keys = list(valid_keys())
+    if key not in keys:
+        raise ConfigError(f"{origin}: unknown key '{key}'; did you mean '{nearest_key(key, keys)}'?")
+
+
+def nearest_key(key: str, keys: Iterable[str]) -> str:
+    """The valid key most like `key`, by the whole path and by its last word."""
+
+    def likeness(candidate: str) -> float:
+        whole = difflib.SequenceMatcher(None, key, candidate).ratio()
+        last = difflib.SequenceMatcher(None, key.split(".")[-1], candidate.split(".")[-1]).ratio()
+        return 2 * last + whole
+
+    return max(keys, key=likeness)
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    choices = get_args(annotation) if isinstance(annotation, types.UnionType) else (annotation,)
+    return next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), None)
+
+
+def dotted_values(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """The leaves of nested keys, by dotted key."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from dotted_values(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def merge(values: dict[str, Any], content: Mapping[str, Any]) -> None:
+    """Lay nested keys over others, in place."""
+    for name, value in content.items():
+        if isinstance(value, Mapping) and isinstance(values.get(name), dict):
+            merge(values[name], value)
+        else:
+            values[name] = value
+
+
+def _dotted_keys(values: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        yield f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            yield from _dotted_keys(value, f"{prefix}{name}.")
+
+
+def _assign(values: dict[str, Any], key: str, value: object, origin: str) -> None:
+    *sections, name = key.split(".")
+    for section in sections:
+        inner = values.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{origin}: Expected '{section}' to hold keys and values (got {_kind(inner)})")
+        values = inner
+    values[name] = value
+
+
+def _first_problem(error: ValidationError, origins: Mapping[str, str], origin: str) -> str:
+    problem = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in problem["loc"])
+    message = problem["msg"].removeprefix("Value error, ")
+    if not key:
+        return f"{origin}: {message}"
+    named = [name for name in origins if key == name or key.startswith(f"{name}.")]
+    place = origins[max(named, key=len)] if named else origin
+    more = f"; {error.error_count() - 1} more like it" if error.error_count() > 1 else ""
+    expected = message.removeprefix("Input should be ")
+    told = f"Expected '{key}' to be {expected}" if expected != message else f"'{key}': {message}"
+    return f"{place}: {told} (got {hide_passwords(repr(problem['input']))}){more}"
+
+
+def _kind(value: object) -> str:
+    names = {list: "a list", dict: "keys and values", str: "text", int: "a number", float: "a number"}
+    return names.get(type(value), type(value).__name__)

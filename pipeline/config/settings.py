@@ -1,0 +1,293 @@
+"""The sections of the configuration; `pipeline.config.loading` reads them from YAML and flags."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+
+from pipeline.config.locations import Place, RemotePlace
+
+Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _parse_workers(value: object) -> int | str:
+    """A number of workers, or a range of them as `least..most`."""
+    least, dots, most = str(value).partition("..")
+    ends = (least, most if dots else least)
+    if not all(end.isdecimal() and int(end) > 0 for end in ends) or int(ends[0]) > int(ends[1]):
+        raise ValueError("Input should be a number of workers, or a range of them such as 2..8")
+    return int(least) if ends[0] == ends[1] else f"{int(least)}..{int(most)}"
+
+
+Workers = Annotated[int | str, PlainValidator(_parse_workers)]
+
+
+MetricName = Literal[
+    "accuracy",
+    "roc_auc",
+    "macro_f1",
+    "average_precision",
+    "mrr",
+    "hits_1",
+    "hits_3",
+    "hits_10",
+    "hits_50",
+    "hits_100",
+]
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys are refused, values never change after reading."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class DataConfig(Section):
+    """Which graph, which split of it, and where its files lie."""
+
+    source: str = "minesweeper"
+    """The name of a data set, or the path of a graph to ingest."""
+    data_root: Path | None = None
+    """Directory with the raw files of benchmark data sets; generated graphs need none."""
+    store: Place | None = None
+    """Directory or URI (s3://, gs://) of the graph store; by default one per source and parameters under
+    `output`."""
+    split: Natural = 0
+    """Which of the data set's splits into training, validation and test nodes."""
+    seed: Natural = 0
+    """Seed of generated graphs and of generated splits."""
+    side: Annotated[int, Field(ge=2)] = 100
+    """Side of the minesweeper grid; the graph has side × side nodes."""
+    num_nodes: Count | None = None
+    """Nodes of a generated power-law graph, or of an edge list whose last nodes have no edges."""
+    num_graphs: Annotated[int, Field(ge=30)] = 300
+    """Graphs of the generated collection `motifs`."""
+    task: Literal["auto", "node", "graph", "link"] = "auto"
+    """What to predict; `auto` is what the store has labels of, and `link` hides edges of a single graph."""
+    protocol: Literal["holdout", "gin"] = "holdout"
+    """How a fold of a collection is tested: `holdout` selects the epoch on another fold; `gin`, as published,
+    trains on that fold too and selects on the test part, which reports more than a new graph would get."""
+    features: Path | None = None
+    """Features of the nodes of an edge list: .npy, .npz, .csv, .tsv or .parquet."""
+    labels: Path | None = None
+    """Classes of the nodes of an edge list, in the same formats."""
+    source_column: str | None = None
+    """Column of an edge list with the start of each edge; by default the first."""
+    target_column: str | None = None
+    """Column of an edge list with the end of each edge; by default the second."""
+    id_column: str | None = None
+    """Column of the node tables with the ids that edges use; by default `id` if there is one, else rows."""
+    label_column: str | None = None
+    """Column of the node tables with the class; by default `label`."""
+    split_column: str | None = None
+    """Column of the node tables with train, val or test; by default `split` where there is one."""
+    directed: bool = False
+    """Keep the direction of the edges; distances always ignore it."""
+    link_validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    """Share of a graph's edges that are hidden for validation where links are predicted."""
+    link_test_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """Share of a graph's edges that are hidden for the test where links are predicted."""
+    link_negatives: Count = 1
+    """Pairs without an edge for each hidden one, which all hidden ones of a part are ranked among."""
+    num_splits: Count = 10
+    """Random splits made for graphs that come without any, or folds of a collection's cross-validation."""
+    train_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Share of training nodes in random splits."""
+    validation_share: Fraction = 0.25
+    """Share of validation nodes in random splits; the rest are test nodes."""
+
+
+class PositionConfig(Section):
+    """How the static positions of the nodes are pre-computed."""
+
+    truncate: Count = 4
+    """Distances beyond this many hops count as one hop more than it."""
+    depth: Literal["truncated", "full"] = "truncated"
+    """`full` searches until every reachable node is found."""
+    landmarks: Count | None = None
+    """Number of random sources; None takes every node as a source."""
+    order: Literal["window", "profile", "lappe", "rwpe", "rcm"] = "window"
+    """What fixed heads order nodes by: windows that cover as many edges as they can, distance profiles,
+    Laplacian eigenvectors, random walks or reverse Cuthill–McKee."""
+    batch_sources: Count = 512
+    """Sources that share one sweep over the graph; one batch is one Ray task."""
+    refinements: Natural = 1
+    """How often the linear system is solved again with the exact product of distances and positions."""
+    seed: Natural = 0
+    """Seed of the landmarks."""
+
+
+class SegmentConfig(Section):
+    """How sequences are cut into segments and written to shards."""
+
+    length: Annotated[int, Field(ge=2)] = 8
+    """Nodes in a segment (b in the paper), and how near the store's orders bring the ends of an edge."""
+    shard_rows: Count = 65536
+    """Records in a shard file."""
+    seed: Natural = 0
+    """Seed of the random directions that give the heads different orders."""
+
+
+class ModelConfig(Section):
+    """Which member of the family, and its size."""
+
+    name: Literal["vanilla", "expanded", "sparse", "segment", "mlp", "gcn", "gat", "sage", "sgc", "linkx"] = (
+        "segment"
+    )
+    """A member of the CoCN family, or a baseline from PyG."""
+    hidden_channels: Count = 64
+    """Width of every layer."""
+    heads: Count = 8
+    """Number of permutations (m in the paper), and of the sequences that segments are cut from."""
+    kernel_size: Count = 5
+    """Nodes a diagonal convolution reads at once (k in the paper)."""
+    tau: Positive = 1.0
+    """Sharpness of the relaxed permutation (τ in the paper); the sparse model has none."""
+    smoothness: Natural = 2
+    """How often features are propagated to give positions (t in the paper)."""
+    unit_layers: Natural = 2
+    """Layers of step one (L1 in the paper)."""
+    pool_layers: Natural = 1
+    """Layers whose step is the kernel size, which shorten the sequence (L2 in the paper)."""
+    final_layer: bool = False
+    """One more layer of step one after the pooling layers."""
+    inception_kernels: tuple[Count, ...] = ()
+    """Kernel sizes of parallel convolutions; empty for a single one of `kernel_size`."""
+    residual: bool = True
+    """Add the averaged input of a layer to its output."""
+    dropout: Fraction = 0.2
+    """Share of activations dropped in training."""
+    feature_dropout: Fraction = 0.0
+    """Share of input features dropped in training."""
+    node_features: bool = True
+    """Read the nodes' own features."""
+    propagated_features: Natural = 1
+    """How often features are averaged over the neighbours, each time appended to the input; 0 for none."""
+    structure_features: bool = True
+    """Read the edges inside a window."""
+    positions: Literal["auto", "explicit", "implicit", "fixed"] = "auto"
+    """What orders the nodes: learned from features, learned from their place in the graph, or the store's own
+    order; `auto` is fixed for segments, which then stream from shards, and explicit otherwise."""
+    propagation: Literal["auto", "after", "before"] = "auto"
+    """Propagate after the MLP, as the paper does, or the features before it, once, into the store; `auto` is
+    before for segments, which need no graph in memory then, and after otherwise."""
+    neighbours: Count = 10
+    """Neighbours that `sage` samples of a node in each layer, where PyG can sample."""
+    self_loops: bool = True
+    """Add self-loops to the graph that propagates positions."""
+    pooling: Literal["mean", "sum"] = "mean"
+    """How a baseline sums up the nodes of a graph; the CoCN family takes the largest of each channel."""
+    ranking: Literal["auto", "pairwise", "taylor"] = "auto"
+    """Backward of the ranks; `auto` takes the pairwise one for windows and small graphs."""
+
+
+class TrainConfig(Section):
+    """The training loop."""
+
+    epochs: Count = 50
+    """Passes over the training nodes."""
+    batch_size: Count = 1000
+    """Records, or graphs of a collection, in a batch, over all workers; a step on a whole graph has none."""
+    learning_rate: Positive = 1e-3
+    """Learning rate at its peak."""
+    optimiser: Literal["adamw", "adam"] = "adamw"
+    """`adam` adds weight decay to the gradient, as the paper does: rare features lose their weights to it."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """How the learning rate goes from its peak: stays, or falls to zero along a cosine."""
+    warmup_steps: Natural = 0
+    """Optimiser steps over which the learning rate rises to its peak."""
+    weight_decay: NonNegative = 1e-5
+    """Weight decay."""
+    class_weights: bool = False
+    """Weigh each class by the inverse of its share of the training nodes."""
+    metric: Literal["auto", MetricName] = "auto"
+    """What selects the best epoch and is compared; `auto` is accuracy for graphs, mrr for links and,
+    for nodes, roc_auc of two classes, accuracy of more."""
+    patience: Natural = 0
+    """Epochs without a lower validation loss before training stops; 0 never stops early."""
+    seed: Natural = 0
+    """Seed of the parameters, the shuffling and dropout."""
+    clip: NonNegative = 1.0
+    """Largest norm of the gradient; 0 does not clip."""
+    time_budget: Positive | None = None
+    """Seconds after which training ends with the epoch it is in."""
+    validate_every: Count = 1
+    """Epochs between two validations."""
+    checkpoint_seconds: NonNegative = 30
+    """Seconds between two checkpoints, in mid-epoch too; the end and the best epoch always have one."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Number type of the convolutions; positions and ranks stay in float32."""
+
+
+class ResourceConfig(Section):
+    """What the run may use; never changes a result beyond rounding."""
+
+    workers: Workers = 1
+    """Processes that train together: a number, or a range such as 2..8, of which as many run as there is room
+    for."""
+    resize_seconds: Positive = 60
+    """How often a training with a range of workers looks for room for more of them."""
+    cpus_per_worker: Count | None = None
+    """Cores, and threads, of each worker; by default the machine's cores are shared out evenly."""
+    gpus_per_worker: NonNegative = 0
+    """GPUs of each worker."""
+
+    @property
+    def least_workers(self) -> int:
+        """The number of workers, or the lower end of their range."""
+        return self.workers if isinstance(self.workers, int) else int(self.workers.partition("..")[0])
+
+    @property
+    def most_workers(self) -> int:
+        """The number of workers, or the upper end of their range."""
+        return self.workers if isinstance(self.workers, int) else int(self.workers.partition("..")[2])
+
+
+class TrackingConfig(Section):
+    """Where runs are recorded."""
+
+    uri: str | None = None
+    """MLflow tracking URI; by default MLFLOW_TRACKING_URI, else the file `mlflow.db` under `output`."""
+    experiment: str = "cocn"
+    """Name of the MLflow experiment."""
+
+
+class StorageConfig(Section):
+    """Object storage, for nodes that share no disk; credentials come from the environment alone."""
+
+    uri: RemotePlace | None = None
+    """URI (s3://, gs://) that checkpoints, results and predictions are copied to and continued from; by
+    default they lie under `output` alone, which all nodes must see then."""
+    cache: Path = Path("~/.cache/cocn")
+    """Directory of each node for files of remote stores."""
+    cache_gib: Positive = 20
+    """Size that the cache keeps to, in GiB; what was not used for longest goes first."""
+    retry_seconds: NonNegative = 120
+    """How long a storage that does not answer is asked again."""
+
+
+class Config(Section):
+    """Everything that decides a run."""
+
+    data: DataConfig = DataConfig()
+    """The graph."""
+    positions: PositionConfig = PositionConfig()
+    """Pre-computed positions."""
+    segments: SegmentConfig = SegmentConfig()
+    """Segments and shards."""
+    model: ModelConfig = ModelConfig()
+    """The network."""
+    train: TrainConfig = TrainConfig()
+    """The training loop."""
+    resources: ResourceConfig = ResourceConfig()
+    """Workers, cores and GPUs."""
+    tracking: TrackingConfig = TrackingConfig()
+    """MLflow."""
+    storage: StorageConfig = StorageConfig()
+    """Object storage and its cache."""
+    output: Path = Path("runs")
+    """Directory that holds everything a run writes."""

@@ -1,0 +1,4 @@
+"""Ray: sessions and tasks.
+
+In: functions and their arguments. Out: their results, whatever worker died on the way.
+"""

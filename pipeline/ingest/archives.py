@@ -1,0 +1,165 @@
+"""Graphs in one file: the .npz layouts of published benchmarks, and the .mat files of LINKX."""
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.ingest.checks import RawGraph, make_raw
+from pipeline.runtime.errors import UserError
+from pipeline.store.splits import splits_from_masks
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def read_npz(path: Path, *, directed: bool = False) -> RawGraph:
+    """A graph from an .npz file, by the arrays it holds.
+
+    | layout | arrays |
+    |---|---|
+    | heterophilous | `edges` [m, 2], `node_features`, `node_labels`, `train_masks`, `val_…`, `test_…` |
+    | shchur | `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`, `attr_…` or `attr_matrix`, `labels` |
+    | plain | `edges` [2, m] or [m, 2], and `features`, `labels`, `splits` where there are |
+
+    Raises:
+        UserError: If the file is damaged, needs pickle, or has none of these layouts.
+    """
+    arrays = load_arrays(path)
+    if "node_features" in arrays:
+        return _heterophilous(path, arrays, directed)
+    if "adj_indptr" in arrays:
+        return _shchur(path, arrays, directed)
+    if "edges" in arrays:
+        return _plain(path, arrays, directed)
+    names = ", ".join(arrays) or "nothing"
+    raise UserError(f"Expected '{path}' to hold 'edges', 'node_features' or 'adj_indptr' (got {names})")
+
+
+def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz file, without unpickling anything."""
+    try:
+        # A file that is opened here is closed here, also when it turns out to be damaged.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+            if isinstance(content, np.ndarray):
+                raise ValueError("a single array")
+            return {name: content[name] for name in content.files}
+    except FileNotFoundError:
+        raise UserError(f"Expected '{path}' to exist (got nothing)") from None
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise UserError(f"Expected '{path}' to be a whole .npz file of plain arrays (got {error})") from error
+
+
+def read_mat(path: Path, *, directed: bool = False) -> RawGraph:
+    """A graph from a .mat file of the Facebook networks of LINKX: `A` and `local_info`.
+
+    The class is the second column of `local_info` less one (0 means unknown); every other column becomes
+    one-hot features.
+
+    Raises:
+        UserError: If the file is damaged or has other content.
+    """
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    try:
+        content = loadmat(path)
+    except FileNotFoundError:
+        raise UserError(f"Expected '{path}' to exist (got nothing)") from None
+    except (MatReadError, ValueError, OSError, TypeError, NotImplementedError, EOFError) as error:
+        raise UserError(f"Expected '{path}' to be a whole .mat file (got {error})") from error
+    if not {"A", "local_info"} <= content.keys():
+        names = ", ".join(name for name in content if not name.startswith("__"))
+        raise UserError(f"Expected '{path}' to hold 'A' and 'local_info' (got {names or 'nothing'})")
+    matrix, info = content["A"].tocoo(), content["local_info"].astype(np.int64)
+    columns = [info[:, 0], *info[:, 2:].T]
+    return make_raw(
+        path.stem,
+        str(path),
+        matrix.row,
+        matrix.col,
+        num_nodes=len(info),
+        features=np.concatenate([_one_hot(column) for column in columns], axis=1),
+        labels=info[:, 1] - 1,
+        directed=directed,
+    )
+
+
+def _heterophilous(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
+    features, edges = arrays["node_features"], _pairs(path, arrays, rows_first=True)
+    splits = None
+    if {"train_masks", "val_masks", "test_masks"} <= arrays.keys():
+        masks = [arrays[f"{part}_masks"].astype(np.bool_) for part in ("train", "val", "test")]
+        splits = splits_from_masks(*masks)
+    return make_raw(
+        path.stem,
+        str(path),
+        edges[0],
+        edges[1],
+        num_nodes=len(features),
+        features=features,
+        labels=arrays.get("node_labels"),
+        splits=splits,
+        directed=directed,
+    )
+
+
+def _shchur(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
+    adjacency = _matrix(path, arrays, "adj").tocoo()
+    features = arrays.get("attr_matrix")
+    if features is None and "attr_indptr" in arrays:
+        features = _matrix(path, arrays, "attr").toarray()
+    return make_raw(
+        path.stem,
+        str(path),
+        adjacency.row,
+        adjacency.col,
+        num_nodes=adjacency.shape[0],
+        # Counts of words become their presence, as in the published experiments.
+        features=None if features is None else (features > 0).astype(np.float32),
+        labels=arrays.get("labels"),
+        directed=directed,
+    )
+
+
+def _plain(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
+    edges = _pairs(path, arrays, rows_first=False)
+    sized = [arrays[name] for name in ("features", "labels") if name in arrays]
+    num_nodes = len(sized[0]) if sized else int(edges.max(initial=-1)) + 1
+    return make_raw(
+        path.stem,
+        str(path),
+        edges[0],
+        edges[1],
+        num_nodes=num_nodes,
+        features=arrays.get("features"),
+        labels=arrays.get("labels"),
+        splits=arrays.get("splits"),
+        directed=directed,
+    )
+
+
+def _pairs(path: Path, arrays: Arrays, *, rows_first: bool) -> NDArray[Any]:
+    edges = arrays["edges"] if "edges" in arrays else np.zeros((0, 2), dtype=np.int64)
+    if edges.ndim == 2 and edges.shape[1] == 2 and (rows_first or edges.shape[0] != 2):
+        return edges.T
+    if edges.ndim == 2 and edges.shape[0] == 2:
+        return edges
+    raise UserError(f"Expected 'edges' in '{path}' to have shape [m, 2] or [2, m] (got {edges.shape})")
+
+
+def _matrix(path: Path, arrays: Arrays, prefix: str) -> Any:
+    from scipy.sparse import csr_matrix
+
+    try:
+        parts = tuple(arrays[f"{prefix}_{part}"] for part in ("data", "indices", "indptr"))
+        return csr_matrix(parts, shape=tuple(arrays[f"{prefix}_shape"]))
+    except (KeyError, ValueError) as error:
+        raise UserError(f"Expected '{path}' to hold a whole matrix '{prefix}_…' (got {error})") from error
+
+
+def _one_hot(column: NDArray[np.int64]) -> NDArray[np.float32]:
+    values, place = np.unique(column, return_inverse=True)
+    return np.eye(len(values), dtype=np.float32)[place]

@@ -1,0 +1,213 @@
+"""Features, labels and splits of nodes from .npy, .npz, CSV, TSV and Parquet files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyarrow import csv, parquet
+
+from pipeline.ingest.archives import load_arrays
+from pipeline.runtime.errors import UserError
+from pipeline.store.splits import NONE, TEST, TRAIN, VALIDATION
+
+DEFAULT_ID, DEFAULT_LABEL, DEFAULT_SPLIT = "id", "label", "split"
+SPLIT_WORDS = {
+    "train": TRAIN,
+    "training": TRAIN,
+    "val": VALIDATION,
+    "valid": VALIDATION,
+    "validation": VALIDATION,
+    "test": TEST,
+    "": NONE,
+    "none": NONE,
+}
+UNKNOWN_WORD = -2
+
+
+@dataclass(frozen=True)
+class NodeColumns:
+    """What a file says about the nodes, row by row; None where it says nothing."""
+
+    path: Path
+    num_rows: int
+    ids: pa.Array | None = None
+    features: NDArray[Any] | None = None
+    labels: NDArray[Any] | None = None
+    splits: NDArray[np.int8] | None = None
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """Columns asked for by name; None takes the usual name where it is there."""
+
+    id: str | None = None
+    label: str | None = None
+    split: str | None = None
+
+
+def read_node_file(path: Path, purpose: str, names: ColumnNames) -> NodeColumns:
+    """Read a file of nodes.
+
+    Args:
+        path: .npy, .npz, .csv, .tsv or .parquet. Tables may have columns `id`, `label` and `split`; all
+            others are features, numbers or lists of numbers of one length.
+        purpose: `features` or `labels`: what a bare array, or an array of that name, is.
+        names: Columns with other names.
+
+    Raises:
+        UserError: If the file is missing, damaged, empty, ragged or lacks a column.
+    """
+    if not path.is_file():
+        raise UserError(f"Expected '{path}' to be a file (got nothing there)")
+    if path.stat().st_size == 0:
+        raise UserError(f"Expected '{path}' to hold {purpose} (got an empty file)")
+    if path.suffix in (".npy", ".npz"):
+        values = _read_array(path, purpose)
+        return NodeColumns(path, len(values), **{purpose: values})
+    if path.suffix in (".csv", ".tsv", ".parquet"):
+        return _split_columns(path, _read_table(path), names)
+    raise UserError(f"Expected '{path}' to end in .npy, .npz, .csv, .tsv or .parquet (got '{path.suffix}')")
+
+
+def _read_array(path: Path, purpose: str) -> NDArray[Any]:
+    if path.suffix == ".npy":
+        try:
+            values = np.load(path, allow_pickle=False, mmap_mode="r")
+        except (ValueError, OSError, EOFError) as error:
+            raise UserError(f"Expected '{path}' to be a whole .npy file of numbers (got {error})") from error
+    else:
+        arrays = load_arrays(path)
+        short = {"features": "x", "labels": "y"}[purpose]
+        found = [name for name in (purpose, short) if name in arrays] or list(arrays)[: len(arrays) == 1]
+        if not found:
+            raise UserError(f"Expected '{path}' to hold an array '{purpose}' (got {', '.join(arrays)})")
+        values = arrays[found[0]]
+    if values.ndim == 0 or len(values) == 0:
+        raise UserError(f"Expected '{path}' to hold {purpose} (got an array of shape {values.shape})")
+    return np.asarray(values)
+
+
+def _read_table(path: Path) -> pa.Table:
+    try:
+        if path.suffix == ".parquet":
+            return parquet.read_table(path)
+        delimiter = "\t" if path.suffix == ".tsv" else ","
+        return csv.read_csv(path, parse_options=csv.ParseOptions(delimiter=delimiter))
+    except (pa.ArrowInvalid, pa.ArrowSerializationError, OSError) as error:
+        line = str(error).splitlines()[0]
+        raise UserError(f"Expected '{path}' to be a whole table with equal rows (got {line})") from error
+
+
+def _split_columns(path: Path, table: pa.Table, names: ColumnNames) -> NodeColumns:
+    if table.num_rows == 0:
+        raise UserError(f"Expected '{path}' to hold nodes (got no rows)")
+    found = {
+        kind: _find(path, table, wanted, default)
+        for kind, wanted, default in (
+            ("id", names.id, DEFAULT_ID),
+            ("label", names.label, DEFAULT_LABEL),
+            ("split", names.split, DEFAULT_SPLIT),
+        )
+    }
+    rest = [name for name in table.column_names if name not in found.values()]
+    return NodeColumns(
+        path,
+        table.num_rows,
+        ids=_names(path, table, found["id"]),
+        features=np.concatenate([_numbers(path, name, table[name]) for name in rest], axis=1)
+        if rest
+        else None,
+        labels=_labels(path, table, found["label"]),
+        splits=_splits(path, table, found["split"]),
+    )
+
+
+def _find(path: Path, table: pa.Table, wanted: str | None, default: str) -> str | None:
+    if wanted is None:
+        return default if default in table.column_names else None
+    if wanted not in table.column_names:
+        raise UserError(f"Expected '{path}' to have column '{wanted}' (got {', '.join(table.column_names)})")
+    return wanted
+
+
+def _names(path: Path, table: pa.Table, name: str | None) -> pa.Array | None:
+    if name is None:
+        return None
+    column = table[name].combine_chunks()
+    if pa.types.is_integer(column.type):
+        column = column.cast(pa.int64())
+    elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = column.cast(pa.string())
+    else:
+        raise UserError(f"Expected column '{name}' of '{path}' to hold integers or text (got {column.type})")
+    counts = pc.value_counts(column)
+    repeated = pc.index(pc.greater(counts.field("counts"), 1), True).as_py()
+    if column.null_count or repeated >= 0:
+        which = "a gap" if column.null_count else f"'{counts.field('values')[repeated]}' twice"
+        raise UserError(f"Expected column '{name}' of '{path}' to name every node once (got {which})")
+    return column
+
+
+def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
+    kind = column.type
+    _refuse_gaps(path, name, column)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        lengths = pc.list_value_length(column).to_numpy()
+        wrong = np.flatnonzero(lengths != lengths[0])
+        if wrong.size:
+            raise UserError(
+                f"Expected the lists in column '{name}' of '{path}' to have {lengths[0]} numbers each "
+                f"(got {lengths[wrong[0]]} in row {int(wrong[0]) + 1})"
+            )
+        flat = pc.list_flatten(column)
+        _refuse_gaps(path, name, flat)
+        return np.asarray(flat.to_numpy()).reshape(len(column), int(lengths[0]))
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return np.asarray(column.to_numpy())[:, None]
+    raise UserError(
+        f"Expected column '{name}' of '{path}' to hold numbers (got {kind}): name it or leave it out"
+    )
+
+
+def _labels(path: Path, table: pa.Table, name: str | None) -> NDArray[Any] | None:
+    if name is None:
+        return None
+    column = table[name]
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        raise UserError(f"Expected column '{name}' of '{path}' to hold integers (got {column.type})")
+    # A gap is a node whose class is not known.
+    return np.asarray(pc.fill_null(column, -1).to_numpy())
+
+
+def _splits(path: Path, table: pa.Table, name: str | None) -> NDArray[np.int8] | None:
+    if name is None:
+        return None
+    column = table[name]
+    if pa.types.is_integer(column.type):
+        values = np.asarray(pc.fill_null(column, NONE).to_numpy())
+        wrong = np.flatnonzero((values < NONE) | (values > TEST))
+        parts = np.clip(values, NONE, TEST)
+    else:
+        encoded = pc.fill_null(column.cast(pa.string()), "").combine_chunks().dictionary_encode()
+        # One look-up a distinct word, not one a node.
+        known = [
+            SPLIT_WORDS.get(word.strip().lower(), UNKNOWN_WORD) for word in encoded.dictionary.to_pylist()
+        ]
+        parts = np.array(known)[encoded.indices.to_numpy()]
+        wrong = np.flatnonzero(parts == UNKNOWN_WORD)
+    if wrong.size:
+        raise UserError(
+            f"Expected column '{name}' of '{path}' to hold train, val or test "
+            f"(got '{column[int(wrong[0])]}' in row {int(wrong[0]) + 1})"
+        )
+    return np.asarray(parts, dtype=np.int8)[None, :]
+
+
+def _refuse_gaps(path: Path, name: str, column: pa.ChunkedArray) -> None:
+    if column.null_count:
+        wrong = pc.index(pc.is_null(column), True).as_py()
+        raise UserError(f"Expected column '{name}' of '{path}' to have no gaps (got one in row {wrong + 1})")

@@ -1,0 +1,372 @@
+"""Ingest: from any source to a verified store with a report of what was found."""
+
+import difflib
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from pipeline.ingest.archives import read_mat, read_npz
+from pipeline.ingest.checks import (
+    RawGraph,
+    check_features,
+    check_labels,
+    check_not_empty,
+    check_split_labels,
+    check_splits,
+)
+from pipeline.ingest.edgelists import TEXT_SUFFIXES, EdgeList, Numbering, collect_names
+from pipeline.ingest.external_sort import EdgeSpill
+from pipeline.ingest.generators import minesweeper, power_law
+from pipeline.ingest.graph_collections import motifs, read_collection
+from pipeline.ingest.node_tables import ColumnNames, NodeColumns, read_node_file
+from pipeline.ingest.published import BY_NAME, data_root, raw_file, read_published
+from pipeline.runtime.errors import UserError
+from pipeline.storage.files import file_sha256
+from pipeline.storage.object_store import Remote
+from pipeline.store.arrays import CollectionArrays, GraphArrays
+from pipeline.store.cleaning import CleaningReport, EdgeReport, clean_edges, describe
+from pipeline.store.graph_store import GraphStore
+from pipeline.store.splits import random_splits
+
+GENERATED = ("minesweeper", "power-law", "motifs")
+#: Side of the published minesweeper board.
+PUBLISHED_SIDE = 100
+GRAPH_SUFFIXES = (".metis", ".graph", ".nkb")
+DEFAULT_NODES = 100_000
+
+
+class SourceOptions(BaseModel):
+    """Where a graph comes from and how it is read; fields as in the configuration's `data`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str = "minesweeper"
+    """Name of a data set, or path of a file."""
+    data_root: Path | None = None
+    """Directory with raw files of published data sets."""
+    seed: int = 0
+    """Seed of generated graphs and of random splits."""
+    side: int = PUBLISHED_SIDE
+    """Side of the minesweeper board."""
+    num_nodes: int | None = None
+    """Nodes of a generated power-law graph, or of an edge list whose last nodes have no edges."""
+    num_graphs: int = 300
+    """Graphs of the generated collection."""
+    features: Path | None = None
+    """Features of an edge list's nodes."""
+    labels: Path | None = None
+    """Classes of an edge list's nodes."""
+    source_column: str | None = None
+    target_column: str | None = None
+    id_column: str | None = None
+    label_column: str | None = None
+    split_column: str | None = None
+    directed: bool = False
+    """Keep the direction of the edges."""
+    num_splits: int = 10
+    """Random splits for graphs that have none, folds of the cross-validation of collections."""
+    train_share: float = 0.5
+    validation_share: float = 0.25
+
+
+class IngestParameters(BaseModel):
+    """What decides the graph in a store; two runs with the same have the same bytes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    source: str
+    options: dict[str, JsonValue]
+    files: dict[str, str]
+    """SHA-256 of every file that is read, by name."""
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """A store and whether it was there already."""
+
+    store: GraphStore
+    fresh: bool
+
+
+def options_from(section: BaseModel) -> SourceOptions:
+    """The options that a section of the configuration holds."""
+    fields = {name: getattr(section, name) for name in SourceOptions.model_fields if hasattr(section, name)}
+    return SourceOptions.model_validate(fields)
+
+
+def ingest(options: SourceOptions, place: Path | Remote) -> Ingested:
+    """Read a source, clean it and write it as a store; the same source at the same place is kept.
+
+    Args:
+        options: The source.
+        place: Where the store goes.
+
+    Raises:
+        UserError: If the source is bad, or another graph is at `place`; nothing is left behind then.
+    """
+    start = time.monotonic()
+    parameters = describe_source(options)
+    found = GraphStore.find(place, parameters)
+    if found is not None:
+        return Ingested(found, fresh=False)
+    scratch = place if isinstance(place, Path) else place.cache.directory
+    with read_source(options, existing_parent(scratch)) as (graph, report):
+        summary = cast("dict[str, JsonValue]", report.model_dump(mode="json"))
+        store = GraphStore.create(place, graph, parameters, summary)
+    store.record_timings("ingest", {"seconds": round(time.monotonic() - start, 3)})
+    return Ingested(store, fresh=True)
+
+
+@contextmanager
+def read_source(
+    options: SourceOptions, scratch: Path | None = None
+) -> Iterator[tuple[GraphArrays | CollectionArrays, CleaningReport]]:
+    """Cleaned graphs and their report; a large one lives in files under `scratch` while the block runs."""
+    if is_collection(options):
+        collection, edges = _collect(options)
+        yield collection, describe(collection, edges)
+        return
+    if is_generated(options):
+        graph = _generate(options)
+        rows = np.repeat(np.arange(graph.csr.num_nodes), graph.csr.degrees())
+        once = rows < graph.csr.indices
+        _, edges = clean_edges(rows[once], graph.csr.indices[once], graph.csr.num_nodes)
+        yield graph, describe(graph, edges)
+        return
+    with tempfile.TemporaryDirectory(prefix=".cocn-", dir=scratch) as directory:
+        raw = _read(options, Path(directory))
+        check_split_labels(options.source, raw)
+        graph = _finish(raw, options)
+        yield graph, describe(graph, raw.edges)
+
+
+def existing_parent(path: Path) -> Path:
+    """The nearest directory above `path` that is there already."""
+    return next(parent for parent in Path(path).absolute().parents if parent.is_dir())
+
+
+def describe_source(options: SourceOptions) -> IngestParameters:
+    """The identity of a source: its options and the digests of its files, but no path."""
+    files = {path.name: file_sha256(path) for path in _source_files(options)}
+    skip = {"source", "data_root", "features", "labels"}
+    used = options.model_dump(mode="json", exclude=skip)
+    if options.source != "minesweeper" or not is_generated(options):
+        used.pop("side")
+    if options.source != "motifs":
+        used.pop("num_graphs")
+    return IngestParameters(source=short_name(options), options=used, files=dict(sorted(files.items())))
+
+
+def short_name(options: SourceOptions) -> str:
+    """The name of a data set, or of a file without its directories and endings."""
+    if options.source in GENERATED or options.source in BY_NAME:
+        return options.source
+    return Path(options.source).name.split(".")[0]
+
+
+def is_generated(options: SourceOptions) -> bool:
+    """Whether the graph is made here: minesweeper is, unless its published files are at hand."""
+    if options.source not in GENERATED:
+        return False
+    if options.side != PUBLISHED_SIDE:
+        return True
+    entry = BY_NAME.get(options.source)
+    return entry is None or raw_file(entry, data_root(options.data_root)) is None
+
+
+def is_collection(options: SourceOptions) -> bool:
+    """Whether the source has many graphs in place of one."""
+    return options.source == "motifs" or (
+        options.source in BY_NAME and BY_NAME[options.source].task != "node"
+    )
+
+
+def _collect(options: SourceOptions) -> tuple[CollectionArrays, EdgeReport]:
+    folds, seed = options.num_splits, options.seed
+    if options.directed:
+        raise UserError(
+            f"Expected an undirected collection of graphs (got --directed for '{options.source}')"
+        )
+    if options.source == "motifs":
+        return motifs(options.num_graphs, seed=seed, num_folds=folds)
+    shares = (options.train_share, options.validation_share)
+    entry = BY_NAME[options.source]
+    return read_collection(entry, options.data_root, num_folds=folds, seed=seed, shares=shares)
+
+
+def _generate(options: SourceOptions) -> GraphArrays:
+    if options.source == "minesweeper":
+        return minesweeper(options.side, seed=options.seed, num_splits=options.num_splits)
+    return power_law(options.num_nodes or DEFAULT_NODES, seed=options.seed)
+
+
+def _read(options: SourceOptions, directory: Path) -> RawGraph:
+    entry = BY_NAME.get(options.source)
+    if entry is not None:
+        return read_published(entry, options.data_root, directed=options.directed)
+    path = Path(options.source)
+    if not path.is_file():
+        raise UserError(_unknown(options.source))
+    name = path.name.removesuffix(".gz")
+    if name.endswith(".npz"):
+        return read_npz(path, directed=options.directed)
+    if name.endswith(".mat"):
+        return read_mat(path, directed=options.directed)
+    if name.endswith((*TEXT_SUFFIXES, ".parquet", *GRAPH_SUFFIXES)):
+        return _read_edges(options, path, directory)
+    known = ", ".join((*TEXT_SUFFIXES, ".parquet", ".npz", ".mat", *GRAPH_SUFFIXES))
+    raise UserError(f"Expected '{path}' to end in one of {known} (got '{path.suffix}')")
+
+
+def _read_edges(options: SourceOptions, path: Path, directory: Path) -> RawGraph:
+    """Edges from one file, features and labels from others."""
+    names = ColumnNames(options.id_column, options.label_column, options.split_column)
+    tables = [
+        read_node_file(file, purpose, names)
+        for purpose, file in (("features", options.features), ("labels", options.labels))
+        if file is not None
+    ]
+    nodes = _merge_tables(tables)
+    if path.suffix in GRAPH_SUFFIXES:
+        raw = _read_graph_file(path, options)
+        if nodes is not None and nodes.num_rows != raw.csr.num_nodes:
+            raise UserError(
+                f"Expected '{nodes.path}' to have a row for each of {raw.csr.num_nodes} nodes "
+                f"(got {nodes.num_rows})"
+            )
+        return _with_nodes(raw, nodes)
+    edges = EdgeList(path, options.source_column, options.target_column)
+    numbering = _choose_numbering(edges, nodes, options.num_nodes)
+    check_not_empty(str(path), numbering.num_nodes)
+    spill = EdgeSpill(directory, numbering.num_nodes, directed=options.directed)
+    for block in edges.blocks():
+        spill.append(*numbering.number(edges, block))
+    csr, report = spill.finish()
+    size = numbering.num_nodes
+    raw = RawGraph(
+        name=short_name(options),
+        csr=csr,
+        edges=report,
+        features=np.zeros((size, 0), dtype=np.float32),
+        labels=np.full(size, -1),
+        splits=np.zeros((0, size), dtype=np.int8),
+        ids=numbering.ids,
+    )
+    return _with_nodes(raw, nodes)
+
+
+def _choose_numbering(edges: EdgeList, nodes: NodeColumns | None, num_nodes: int | None) -> Numbering:
+    if nodes is not None:
+        return Numbering(nodes.num_rows) if nodes.ids is None else Numbering.from_names(nodes.ids)
+    if num_nodes is not None:
+        return Numbering(num_nodes)
+    return Numbering.from_names(collect_names(edges))
+
+
+def _read_graph_file(path: Path, options: SourceOptions) -> RawGraph:
+    from pipeline.ingest.networkit_graphs import read_networkit
+
+    if path.stat().st_size == 0:
+        raise UserError(f"Expected '{path}' to hold a graph (got an empty file)")
+    size, (rows, columns) = read_networkit(path, "binary" if path.suffix == ".nkb" else "metis")
+    check_not_empty(str(path), size)
+    csr, report = clean_edges(rows, columns, size, directed=options.directed)
+    return RawGraph(
+        name=short_name(options),
+        csr=csr,
+        edges=report,
+        features=np.zeros((size, 0), dtype=np.float32),
+        labels=np.full(size, -1),
+        splits=np.zeros((0, size), dtype=np.int8),
+    )
+
+
+def _merge_tables(tables: list[NodeColumns]) -> NodeColumns | None:
+    """What two files say about the same nodes; the labels of the second hold."""
+    if len(tables) < 2:
+        return tables[0] if tables else None
+    first, second = tables
+    if first.num_rows != second.num_rows:
+        raise UserError(
+            f"Expected '{second.path}' to have {first.num_rows} rows, as '{first.path}' "
+            f"(got {second.num_rows})"
+        )
+    if first.ids is not None and second.ids is not None and not first.ids.equals(second.ids):
+        raise UserError(
+            f"Expected '{second.path}' to name the nodes of '{first.path}' in their order (got others)"
+        )
+    return replace(
+        first,
+        ids=first.ids if first.ids is not None else second.ids,
+        features=first.features if first.features is not None else second.features,
+        labels=second.labels if second.labels is not None else first.labels,
+        splits=second.splits if second.splits is not None else first.splits,
+    )
+
+
+def _with_nodes(raw: RawGraph, nodes: NodeColumns | None) -> RawGraph:
+    if nodes is None:
+        return raw
+    size, origin = raw.csr.num_nodes, str(nodes.path)
+    return replace(
+        raw,
+        features=check_features(origin, nodes.features, size),
+        labels=check_labels(origin, nodes.labels, size),
+        splits=check_splits(origin, nodes.splits, size),
+    )
+
+
+def _finish(raw: RawGraph, options: SourceOptions) -> GraphArrays:
+    splits = raw.splits
+    if not len(splits):
+        splits = random_splits(
+            raw.labels,
+            num_splits=options.num_splits,
+            train=options.train_share,
+            validation=options.validation_share,
+            seed=options.seed,
+        )
+    return GraphArrays(
+        name=short_name(options),
+        csr=raw.csr,
+        features=raw.features,
+        labels=raw.labels,
+        splits=splits,
+        num_classes=raw.num_classes,
+        directed=options.directed,
+        ids=raw.ids,
+    )
+
+
+def _source_files(options: SourceOptions) -> list[Path]:
+    if is_generated(options):
+        return []
+    entry = BY_NAME.get(options.source)
+    if entry is not None:
+        found = raw_file(entry, data_root(options.data_root))
+        if found is not None and entry.task != "node":
+            # Labels, boundaries and edges of a collection are files of their own.
+            return sorted(path for path in found.parent.iterdir() if path.is_file())
+        return [] if found is None else [found]
+    path = Path(options.source)
+    if not path.is_file():
+        raise UserError(_unknown(options.source))
+    files = [path, *(file for file in (options.features, options.labels) if file is not None)]
+    for file in files:
+        if not file.is_file():
+            raise UserError(f"Expected '{file}' to be a file (got nothing there)")
+    return files
+
+
+def _unknown(source: str) -> str:
+    names = sorted({*GENERATED, *BY_NAME})
+    near = difflib.get_close_matches(source, names, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else "`cocn datasets list` shows the names"
+    return f"Expected 'source' to be a data set or an existing file (got '{source}'): {hint}"

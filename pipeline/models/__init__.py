@@ -1,0 +1,4 @@
+"""Settings → network; baselines; metrics.
+
+In: a configuration and what a store holds. Out: a network, and scores of its answers.
+"""

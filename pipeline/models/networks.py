@@ -1,0 +1,180 @@
+"""From configuration to network: which member of the family, and which of its inputs come from the store."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import cocn
+from cocn.graphs import STRUCTURAL_LIMIT
+from cocn.positions import Propagation
+from pipeline.config.settings import Config, ModelConfig, SegmentConfig
+from pipeline.features.arrangement import STAGE as ARRANGEMENT
+from pipeline.models.baselines import BASELINES, Baseline
+from pipeline.runtime.errors import UserError
+from pipeline.store.arrays import Task
+from pipeline.store.graph_store import GraphStore
+
+FAMILY: dict[str, type[cocn.CoCN]] = {
+    "vanilla": cocn.VanillaCoCN,
+    "expanded": cocn.ExpandedCoCN,
+    "sparse": cocn.SparseCoCN,
+    "segment": cocn.SegmentCoCN,
+}
+MODELS = (*FAMILY, *BASELINES)
+Network = cocn.CoCN | Baseline
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a model reads of a store, and what it answers.
+
+    Attributes:
+        num_features: columns of x, propagated ones not counted.
+        num_classes: number of classes.
+        num_position_columns: columns of the store's structural positions.
+        num_nodes: nodes of the graph; only LINKX depends on it.
+        task: what the answer is about: every node, every graph, or pairs of nodes.
+        batched: whether a step reads some graphs of a collection.
+    """
+
+    num_features: int
+    num_classes: int
+    num_position_columns: int
+    num_nodes: int = 0
+    task: Task = "node"
+    batched: bool = False
+
+    @classmethod
+    def of(cls, store: GraphStore, config: Config) -> "Inputs":
+        task = resolve_task(config, store)
+        if task == "link" and not store.is_collection:
+            columns = 1 + config.positions.truncate
+        elif store.is_collection:
+            columns = cast(int, store.manifest.stages[ARRANGEMENT].summary["columns"])
+        else:
+            columns = len(store.position_columns) if store.has("positions") else 0
+        return cls(
+            num_features=store.manifest.num_features,
+            num_classes=0 if task == "link" else store.manifest.num_classes,
+            num_position_columns=columns,
+            num_nodes=store.num_nodes,
+            task=task,
+            batched=store.is_collection,
+        )
+
+
+def resolve_task(config: Config, store: GraphStore) -> Task:
+    """What a configuration asks of a store, `auto` resolved.
+
+    Raises:
+        UserError: if the store, or the model, cannot answer it.
+    """
+    asked, there = config.data.task, store.manifest.task
+    task: Task = there if asked == "auto" else asked
+    if task != there and (there, task) != ("node", "link"):
+        possible = "node or link" if there == "node" else there
+        raise UserError(f"Expected 'data.task' to be {possible} for {store.manifest.name} (got {task})")
+    check_model(config.model, task, collection=store.is_collection)
+    whole = task == "link" and not store.is_collection
+    if whole and position_source(config.model) == "implicit" and store.num_nodes > STRUCTURAL_LIMIT:
+        raise UserError(
+            "Expected 'model.positions' to be explicit for links of a graph of more than "
+            f"{STRUCTURAL_LIMIT:,} nodes (got implicit, and the store's positions know the hidden links)"
+        )
+    if config.data.protocol != "holdout" and task != "graph":
+        raise UserError(
+            f"Expected 'data.protocol' to be holdout, as cross-validation is for graph tasks "
+            f"(got {config.data.protocol} for task {task})"
+        )
+    return task
+
+
+def check_model(model: ModelConfig, task: Task, *, collection: bool) -> None:
+    """Refuse models that are not meant for a task.
+
+    Raises:
+        UserError: saying why.
+    """
+    source = position_source(model)
+    if task != "node" and model.name == "segment":
+        raise UserError(
+            f"Expected vanilla, expanded, sparse or a baseline for task '{task}' (got segment, whose windows "
+            "are mini-batches of the nodes of one large graph)"
+        )
+    if task != "node" and model.name in FAMILY and source == "fixed":
+        raise UserError(
+            f"Expected 'model.positions' to be explicit or implicit for task '{task}' (got fixed, an order "
+            "of the nodes of one whole graph)"
+        )
+    if collection and model.name == "linkx":
+        raise UserError(
+            "Expected a model that reads any graph (got linkx, which has parameters for every node of one)"
+        )
+
+
+def streams(model: ModelConfig) -> bool:
+    """Whether the model trains on mini-batches of segments."""
+    return model.name == "segment"
+
+
+def position_source(model: ModelConfig) -> str:
+    """What orders the nodes, `auto` resolved."""
+    if model.positions == "auto":
+        return "fixed" if streams(model) else "explicit"
+    return model.positions
+
+
+def propagation(model: ModelConfig) -> Propagation:
+    """Where positions are smoothed, `auto` resolved."""
+    if model.propagation == "auto":
+        return "before" if streams(model) else "after"
+    return model.propagation
+
+
+def position_channels(model: ModelConfig, inputs: Inputs) -> int | None:
+    """Columns that positions are regressed from; None where a model decides by itself."""
+    source = position_source(model)
+    if source == "implicit":
+        return inputs.num_position_columns
+    return inputs.num_features if source == "explicit" and streams(model) else None
+
+
+def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> Network:
+    """The network that a configuration describes, with fresh parameters."""
+    if model.name in BASELINES:
+        width = out_channels(model, inputs)
+        return Baseline(model, inputs.num_nodes, inputs.num_features, width, inputs.task)
+    settings: dict[str, Any] = {
+        "task": inputs.task,
+        "num_heads": model.heads,
+        "kernel_size": model.inception_kernels or model.kernel_size,
+        "smoothness": model.smoothness,
+        "unit_layers": model.unit_layers,
+        "pool_layers": model.pool_layers,
+        "final_layer": model.final_layer,
+        "residual": model.residual and model.name != "vanilla",
+        "dropout": model.dropout,
+        "feature_dropout": model.feature_dropout,
+        "position_source": position_source(model),
+        "position_channels": position_channels(model, inputs),
+        "propagation": propagation(model),
+        "node_features": model.node_features,
+        "structure_features": model.structure_features,
+        "self_loops": model.self_loops,
+    }
+    if model.ranking != "auto":
+        settings["rank_gradient"] = model.ranking
+    if model.name != "sparse":
+        settings["tau"] = model.tau
+    num_features = inputs.num_features
+    if streams(model):
+        # Segments read propagated features from the store, beside the plain ones.
+        num_features *= 1 + model.propagated_features
+        settings["segment_length"] = segments.length
+    else:
+        settings["propagated_features"] = model.propagated_features
+    return FAMILY[model.name](num_features, model.hidden_channels, out_channels(model, inputs), **settings)
+
+
+def out_channels(model: ModelConfig, inputs: Inputs) -> int:
+    """Classes; for links an embedding of `hidden_channels` as source and one as target."""
+    return 2 * model.hidden_channels if inputs.task == "link" else inputs.num_classes

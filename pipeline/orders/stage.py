@@ -1,0 +1,104 @@
+"""The orders stage: one column of positions a head, and the coverage they reach.
+
+| family | orders |
+|---|---|
+| `window` | pairs of an order and its reverse, each built for the edges that no earlier pair covers |
+| `profile` | r_A, then random mixtures of r_A, the distance profile and distances to landmarks |
+| `lappe` | eigenvectors of the Laplacian |
+| `rwpe` | return probabilities of random walks |
+| `rcm` | like `window`, by reverse Cuthill–McKee |
+
+Legend: n nodes, H heads, b segment length.
+"""
+
+from dataclasses import asdict
+from typing import Literal, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from pipeline.orders.coverage import measure_coverage
+from pipeline.orders.covering import cuthill_mckee_order, residual_orders, window_order
+from pipeline.orders.encodings import laplacian_columns, random_walk_columns
+from pipeline.orders.sequences import head_columns, sequence
+from pipeline.positions.stage import STAGE as POSITIONS
+from pipeline.storage.files import list_column
+from pipeline.store.arrays import CSR
+from pipeline.store.graph_store import GraphStore
+
+STAGE = "orders"
+FILE = "heads.arrow"
+Family = Literal["window", "profile", "lappe", "rwpe", "rcm"]
+Columns = NDArray[np.float64]
+
+
+class OrderParameters(BaseModel):
+    """What decides the files of the stage."""
+
+    model_config = ConfigDict(frozen=True)
+
+    family: Family = "window"
+    heads: int = 8
+    length: int = 8
+    seed: int = 0
+
+
+def head_positions(
+    store: GraphStore, heads: int, *, length: int = 8, family: Family = "window", seed: int = 0
+) -> Columns:
+    """Positions of the nodes, one column a head: the stored ones if made so, else computed. [n, H]
+
+    Args:
+        store: A store with positions.
+        heads: H.
+        length: b, the segment length that coverage is measured at.
+        family: Which orders; see the table above.
+        seed: Seed of mixtures and start vectors.
+    """
+    parameters = OrderParameters(family=family, heads=heads, length=length, seed=seed)
+    entry = store.manifest.stages.get(STAGE)
+    if entry is not None and entry.parameters == parameters.model_dump(mode="json"):
+        return cast(Columns, store.array(f"{STAGE}/{FILE}", "positions"))
+    return compute_heads(store, store.undirected_csr(), parameters)
+
+
+def write_orders(store: GraphStore, parameters: OrderParameters, *, replace: bool = False) -> bool:
+    """Compute the positions of every head, measure their coverage, and add both to the store.
+
+    Returns:
+        Whether there was anything to do.
+    """
+    with store.begin(STAGE, parameters, requires=(POSITIONS,), replace=replace) as stage:
+        if stage.done:
+            return False
+        csr = store.undirected_csr()
+        columns = compute_heads(store, csr, parameters)
+        stage.write_table(FILE, pa.table({"positions": list_column(columns)}))
+        stage.commit(describe_coverage(store, csr, columns, parameters.length))
+    return True
+
+
+def compute_heads(store: GraphStore, csr: CSR, parameters: OrderParameters) -> Columns:
+    """Positions of every head by one of the families. [n, H]"""
+    heads, seed = parameters.heads, parameters.seed
+    if parameters.family == "lappe":
+        return laplacian_columns(csr, heads, seed=seed)
+    if parameters.family == "rwpe":
+        return random_walk_columns(csr, heads, seed=seed)
+    if parameters.family == "profile":
+        return head_columns(store.positions(), heads, seed)
+    make = window_order if parameters.family == "window" else cuthill_mckee_order
+    orders = residual_orders(csr, store.approximate_positions(), heads, parameters.length, make)
+    return orders.rank.astype(np.float64)
+
+
+def describe_coverage(store: GraphStore, csr: CSR, columns: Columns, length: int) -> dict[str, JsonValue]:
+    """Coverage of the heads, and of r_A alone for comparison."""
+    heads = measure_coverage(sequence(columns, csr), csr, length)
+    alone = measure_coverage(sequence(store.approximate_positions()[:, None], csr), csr, length)
+    coverage = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in asdict(heads).items()
+    }
+    return {"coverage": cast("dict[str, JsonValue]", coverage), "coverage_of_r_A": alone.heads[0]}

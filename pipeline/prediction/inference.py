@@ -1,0 +1,347 @@
+"""Prediction: a trained model's answer for every node, graph or pair of a store, streamed into one file."""
+
+import functools
+import os
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import cocn
+from pipeline.engine.session import ADDRESS
+from pipeline.engine.tasks import Handle, Tasks, open_tasks
+from pipeline.models.networks import Network, build_model, position_source, streams
+from pipeline.prediction.link_tables import Written, write_link_predictions
+from pipeline.prediction.node_tables import Floats, score_parts, scratch_rows, write_parquet
+from pipeline.runtime.errors import UserError
+from pipeline.runtime.progress import progress
+from pipeline.segments.loader import SegmentLoader
+from pipeline.segments.records import MemorySource, Records, SegmentSource
+from pipeline.segments.stage import PARTS, open_segments, stage_name
+from pipeline.segments.windows import Segments
+from pipeline.storage.object_store import Remote, local_file
+from pipeline.store.graph_store import GraphStore
+from pipeline.training.checkpoint import WEIGHTS, load_weights, read_origin
+from pipeline.training.collection_feed import evaluation_batches
+from pipeline.training.feeds import sequence_segments
+from pipeline.training.graph_pool import read_pool
+from pipeline.training.inputs import part_code, part_of_rows, read_graph, read_node_table
+from pipeline.training.origin import Origin
+from pipeline.training.remote_copy import open_checkpoint
+
+#: Rows of a task.
+CHUNK_ROWS = 16_384
+#: Seconds of work from which Ray's tasks pay for its start.
+PARALLEL_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What `cocn predict` wrote."""
+
+    out: Path | Remote
+    checkpoint: Path | Remote
+    rows: str
+    """What a row is: nodes, graphs or pairs."""
+    num_rows: int
+    num_classes: int
+    embedding_channels: int
+    seconds: float
+    rows_per_second: float
+    scores: dict[str, dict[str, float]]
+    """Metrics of each part that has labels."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The model's output for some nodes, or graphs.
+
+    Shapes:
+        row: [R]
+        probabilities: [R, C]
+        embeddings: [R, E], or [R, 0] where they are not asked for
+    """
+
+    row: NDArray[np.integer]
+    probabilities: Floats
+    embeddings: Floats
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of one part, for one task."""
+
+    checkpoint: Path | Remote
+    store: Path | Remote
+    part: str
+    start: int
+    stop: int
+    embeddings: bool
+
+
+def predict(
+    checkpoint: Path | Remote,
+    store: GraphStore,
+    out: Path | Remote,
+    *,
+    embeddings: bool = False,
+    other_graph: bool = False,
+    parallel: bool | None = None,
+) -> Prediction:
+    """Predict the class of every node, of every graph of a collection, or the links of pairs.
+
+    Args:
+        checkpoint: Directory of a checkpoint, or the place of one in an object store.
+        store: The graph, with the stages that the model reads.
+        out: Parquet file; it appears when it is complete.
+        embeddings: Also write what the last linear map reads.
+        other_graph: Take a graph that the model was not trained on, as long as its sizes fit.
+        parallel: Use Ray; by default where the first rows say that it pays, or in a cluster.
+
+    Raises:
+        UserError: if the store does not fit the checkpoint.
+    """
+    start = time.monotonic()
+    origin = read_origin(local_checkpoint(checkpoint))
+    if embeddings:
+        require_classes(origin)
+    if other_graph:
+        origin.require_sizes(store, checkpoint)
+    else:
+        origin.require_store(store, checkpoint, "; --other-graph predicts on it all the same")
+    require_segments(origin, store)
+    channels = open_model(checkpoint).out.in_features if embeddings else 0
+    with local_file(out) as file:
+        if origin.inputs.task == "link":
+            written = write_link_predictions(open_model(checkpoint), origin, store, file, _device())
+        else:
+            answers = answer(checkpoint, origin, store, embeddings, parallel)
+            written = write_classes(answers, origin, store, file, channels)
+    seconds = time.monotonic() - start
+    return Prediction(
+        out=out if isinstance(out, Remote) else out.absolute(),
+        checkpoint=checkpoint,
+        rows=written.rows,
+        num_rows=written.num_rows,
+        num_classes=origin.inputs.num_classes,
+        embedding_channels=channels,
+        seconds=seconds,
+        rows_per_second=written.num_rows / seconds,
+        scores=written.scores,
+    )
+
+
+def write_classes(
+    answers: Iterable[Answers], origin: Origin, store: GraphStore, file: Path, channels: int
+) -> Written:
+    """Write the classes of all nodes or graphs, and embeddings of so many channels."""
+    kind = "graphs" if store.is_collection else "nodes"
+    classes = origin.inputs.num_classes
+    with scratch_rows(file, store.num_rows, classes + channels) as rows:
+        with progress("predict", store.num_rows, kind) as bar:
+            for some in answers:
+                rows[some.row, :classes] = some.probabilities
+                rows[some.row, classes:] = some.embeddings
+                bar.advance(some.row.size)
+        parts = part_of_rows(store, origin.config.data.split)
+        write_parquet(file, store, parts, rows[:, :classes], rows[:, classes:])
+        scores = dict(score_parts(rows[:, :classes], store.labels(), parts))
+    return Written(kind, store.num_rows, scores)
+
+
+def require_classes(origin: Origin) -> None:
+    """Refuse a model of links where classes or embeddings of rows are asked for.
+
+    Raises:
+        UserError: if it is one.
+    """
+    if origin.inputs.task == "link":
+        raise UserError(
+            "Expected a model of nodes or graphs (got one of links): `cocn predict` without --embeddings "
+            "scores its pairs"
+        )
+
+
+def require_segments(origin: Origin, store: GraphStore) -> None:
+    """Refuse segments of another length or with another number of heads than the model's.
+
+    Raises:
+        UserError: if they differ.
+    """
+    stage = store.manifest.stages.get(stage_name(origin.config.data.split))
+    model = origin.config.model
+    if stage is None or not streams(model) or position_source(model) != "fixed":
+        return
+    found = (stage.summary["heads"], stage.summary["length"])
+    wanted = (model.heads, origin.config.segments.length)
+    if found != wanted:
+        raise UserError(
+            f"Expected '{store.place}' to have segments of {wanted[0]} heads and length {wanted[1]} "
+            f"(got {found[0]} and {found[1]})"
+        )
+
+
+def answer(
+    checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool, parallel: bool | None
+) -> Iterator[Answers]:
+    """The model's answers, every node or graph once, in any order."""
+    if store.is_collection:
+        yield from answer_collection(checkpoint, origin, store, embeddings)
+        return
+    if not streams(origin.config.model):
+        yield answer_graph(checkpoint, origin, store, embeddings)
+        return
+    segments = cut_segments(checkpoint, origin, store)
+    chunks = list(plan_chunks(checkpoint, origin, store, embeddings))
+    first = time.monotonic()
+    yield answer_chunk(chunks[0], segments)
+    if parallel is None:
+        parallel = does_ray_pay((time.monotonic() - first) * (len(chunks) - 1))
+    with open_tasks(parallel) as tasks:
+        shared = tasks.put(segments)
+        limit = 2 * (os.cpu_count() or 1) if parallel else 1
+        yield from run_chunks(tasks, chunks[1:], shared, limit)
+
+
+def does_ray_pay(seconds: float) -> bool:
+    """Whether work that takes so long here is better shared out."""
+    if torch.cuda.is_available():
+        return False
+    return seconds > PARALLEL_SECONDS and (bool(os.environ.get(ADDRESS)) or (os.cpu_count() or 1) > 1)
+
+
+def run_chunks(tasks: Tasks, chunks: Iterable[Chunk], segments: Handle, limit: int) -> Iterator[Answers]:
+    """Run chunks with at most `limit` of them waiting to be read, in order."""
+    waiting: deque[Handle] = deque()
+    for chunk in chunks:
+        waiting.append(tasks.submit(answer_chunk, chunk, segments))
+        if len(waiting) >= limit:
+            yield tasks.get(waiting.popleft())
+    while waiting:
+        yield tasks.get(waiting.popleft())
+
+
+def plan_chunks(
+    checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool
+) -> Iterator[Chunk]:
+    """Cut the rows of every part that has any."""
+    parts = part_of_rows(store, origin.config.data.split)
+    for part in PARTS:
+        rows = int((parts == part_code(part)).sum())
+        for start in range(0, rows, CHUNK_ROWS):
+            stop = min(start + CHUNK_ROWS, rows)
+            yield Chunk(checkpoint, store.place, part, start, stop, embeddings)
+
+
+def cut_segments(checkpoint: Path | Remote, origin: Origin, store: GraphStore) -> Segments | None:
+    """Segments by the positions that the model has learned; None where the store has them."""
+    if position_source(origin.config.model) == "fixed":
+        return None
+    regression = open_model(checkpoint).positions
+    if regression is None:
+        raise ValueError("Expected a model that learns positions (got one that does not)")
+    table = read_node_table(store, origin.config)
+    return sequence_segments(store, origin.config, table, regression, regression.state_dict())
+
+
+def answer_chunk(chunk: Chunk, segments: Segments | None) -> Answers:
+    """Run the model on the rows of a chunk, batch by batch."""
+    model = cast(cocn.SegmentCoCN, open_model(chunk.checkpoint))
+    config = read_origin(local_checkpoint(chunk.checkpoint)).config
+    source = open_source(chunk, segments)
+    rows = RowRange(source, chunk.start, chunk.stop)
+    loader = SegmentLoader(rows, config.train.batch_size, shuffle=False, device=_device())
+    nodes, outputs = [], []
+    with torch.inference_mode():
+        for batch in loader:
+            outputs.append(_output(model, model.embed_segments(batch), chunk.embeddings))
+            nodes.append(batch.node.cpu().numpy())
+    probabilities, embeddings = (np.concatenate(columns) for columns in zip(*outputs, strict=True))
+    return Answers(np.concatenate(nodes), probabilities, embeddings)
+
+
+def answer_graph(checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool) -> Answers:
+    """Run a full-graph model once."""
+    model = open_model(checkpoint)
+    with torch.inference_mode():
+        graph = read_graph(store, origin.config).to(_device())
+        probabilities, embedded = _output(model, model.embed(graph), embeddings)
+    return Answers(np.arange(store.num_nodes), probabilities, embedded)
+
+
+def answer_collection(
+    checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool
+) -> Iterator[Answers]:
+    """Run a model on batches of graphs of like size."""
+    model = open_model(checkpoint)
+    pool = read_pool(store, origin.config, origin.inputs.task, _device())
+    parts = part_of_rows(store, origin.config.data.split)
+    with torch.inference_mode():
+        # A part at a time, as in training: in another batch the last bit may part nodes that are tied.
+        for part in PARTS:
+            chosen = np.flatnonzero(parts == part_code(part))
+            for graphs, batch in evaluation_batches(pool, torch.from_numpy(chosen).to(_device())):
+                yield Answers(graphs.cpu().numpy(), *_output(model, model.embed(batch), embeddings))
+
+
+@functools.lru_cache(maxsize=4)
+def local_checkpoint(place: Path | Remote) -> Path:
+    """A checkpoint on this machine; one in an object store is fetched once a process, as its name never
+    stands for another.
+    """
+    return place if isinstance(place, Path) else open_checkpoint(place)
+
+
+def open_model(place: Path | Remote) -> Network:
+    """The model of a checkpoint, ready to predict."""
+    checkpoint = local_checkpoint(place)
+    return _read_model(checkpoint, (checkpoint / WEIGHTS).stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=1)
+def _read_model(checkpoint: Path, modified: int) -> Network:
+    # Kept, so that a process that runs many tasks reads the weights once.
+    origin = read_origin(checkpoint)
+    model = build_model(origin.config.model, origin.config.segments, origin.inputs)
+    load_weights(checkpoint, model)
+    return model.to(_device()).eval()
+
+
+def open_source(chunk: Chunk, segments: Segments | None) -> SegmentSource:
+    """Where a chunk's rows come from."""
+    store, config = GraphStore.open(chunk.store), read_origin(local_checkpoint(chunk.checkpoint)).config
+    table = read_node_table(store, config)
+    if segments is None:
+        return open_segments(store, config.data.split, chunk.part, table)
+    parts = part_of_rows(store, config.data.split)
+    nodes = np.flatnonzero(parts == part_code(chunk.part)).astype(np.int32)
+    return MemorySource(segments, nodes, store.labels(), table)
+
+
+class RowRange:
+    """Consecutive rows of a source."""
+
+    def __init__(self, source: SegmentSource, start: int, stop: int) -> None:
+        self.table = source.table
+        self.num_rows = stop - start
+        self._source = source
+        self._start = start
+
+    def take(self, rows: NDArray[np.int64]) -> Records:
+        return self._source.take(rows + self._start)
+
+
+def _output(model: Network, embedded: torch.Tensor, keep: bool) -> tuple[Floats, Floats]:
+    probabilities = model.out(embedded).float().softmax(1).cpu().numpy()
+    kept = embedded if keep else embedded[:, :0]
+    return probabilities, kept.float().cpu().numpy()
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,0 +1,83 @@
+"""The file of predictions: a row a node, or a graph, in the order of the store.
+
+Answers come in the order of shards and tasks; they wait for their turn in a file without a name, which the
+system removes whatever happens, so memory does not grow with the graph.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from pipeline.models.metrics import score
+from pipeline.storage.files import atomic_file, list_column, require_space
+from pipeline.store.arrays import SPLIT_NAMES
+from pipeline.store.graph_store import GraphStore
+from pipeline.training.inputs import part_code
+
+GROUP_ROWS = 65_536
+#: Parts with more labelled nodes are not scored, so that memory stays bounded.
+SCORED_ROWS = 2_000_000
+
+Floats = NDArray[np.float32]
+
+
+@contextmanager
+def scratch_rows(out: Path, num_rows: int, num_columns: int) -> Iterator[Floats]:
+    """A matrix on disk that no kill leaves behind, because its file has no name."""
+    require_space(out.absolute().parent, 2 * 4 * num_rows * num_columns)
+    with tempfile.TemporaryFile(dir=out.absolute().parent) as file:
+        yield np.memmap(file, dtype=np.float32, mode="w+", shape=(num_rows, num_columns))
+
+
+def write_parquet(
+    out: Path, store: GraphStore, parts: NDArray[np.int8], probabilities: Floats, embeddings: Floats
+) -> None:
+    """Write the file, a row group at a time; it appears when it is complete.
+
+    Columns: `id` (the source's own, or the number of the node or graph), `prediction`, `label` and `split`
+    (null where there is none), `probabilities` of the classes, and `embedding` where there are any.
+    """
+    groups = (
+        rows_table(store, parts, probabilities, embeddings, slice(start, start + GROUP_ROWS))
+        for start in range(0, store.num_rows, GROUP_ROWS)
+    )
+    with atomic_file(out) as file:
+        first = next(groups)
+        with pq.ParquetWriter(file, first.schema) as writer:
+            writer.write_table(first)
+            for table in groups:
+                writer.write_table(table)
+
+
+def rows_table(
+    store: GraphStore, parts: NDArray[np.int8], probabilities: Floats, embeddings: Floats, rows: slice
+) -> pa.Table:
+    """Some rows of the file."""
+    label, part, ids = store.labels()[rows], parts[rows], store.ids()
+    numbers = np.arange(rows.start, rows.start + label.size)
+    columns = {
+        "id": pa.array(numbers) if ids is None else ids.slice(rows.start, label.size),
+        "prediction": pa.array(probabilities[rows].argmax(1)),
+        "label": pa.array(label, mask=label < 0),
+        "split": pa.array(SPLIT_NAMES).take(pa.array(part.astype(np.int64), mask=part < 0)),
+        "probabilities": list_column(np.array(probabilities[rows])),
+    }
+    if embeddings.shape[1]:
+        columns["embedding"] = list_column(np.array(embeddings[rows]))
+    return pa.table(columns)
+
+
+def score_parts(
+    probabilities: Floats, labels: NDArray[np.int64], parts: NDArray[np.int8]
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Metrics of the parts that have labels."""
+    for part in SPLIT_NAMES:
+        nodes = np.flatnonzero((parts == part_code(part)) & (labels >= 0))
+        if 0 < nodes.size <= SCORED_ROWS:
+            yield part, score(probabilities[nodes].astype(np.float64), labels[nodes])

@@ -1,0 +1,4 @@
+"""What everything uses: errors, progress, memory, secrets, and where a result comes from.
+
+In: nothing. Out: messages, progress lines, measurements.
+"""

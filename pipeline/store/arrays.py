@@ -1,0 +1,144 @@
+"""Graphs in memory: the arrays that stages hand to one another."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.storage.files import list_column
+
+SPLIT_NAMES = ("train", "val", "test")
+
+Task = Literal["node", "graph", "link"]
+
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
+Ids: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CSR:
+    """Adjacency structure: the neighbours of node i are `indices[indptr[i]:indptr[i + 1]]`, ascending."""
+
+    indptr: NDArray[np.int64]
+    indices: Ids
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def num_edges(self) -> int:
+        """Stored entries: an undirected edge counts twice."""
+        return len(self.indices)
+
+    def degrees(self) -> Integers:
+        return np.diff(self.indptr)
+
+
+@dataclass(frozen=True)
+class GraphArrays:
+    """A cleaned graph, ready to be stored.
+
+    Shapes: n nodes, d features, s splits.
+    """
+
+    name: str
+    csr: CSR
+    features: Floats
+    """[n, d]."""
+    labels: Integers
+    """[n], −1 where unknown."""
+    splits: NDArray[np.int8]
+    """[s, n]: 0 train, 1 validation, 2 test, −1 none."""
+    num_classes: int
+    directed: bool = False
+    ids: pa.Array | None = None
+    """The source's own node names, where they are not 0…n−1."""
+
+    @property
+    def task(self) -> Task:
+        return "node"
+
+    @property
+    def num_graphs(self) -> int:
+        return 1
+
+    def tables(self) -> Mapping[str, pa.Table]:
+        """The files of the store that hold this graph."""
+        tables = {
+            "edges/indptr.arrow": pa.table({"indptr": self.csr.indptr}),
+            "edges/indices.arrow": pa.table({"indices": self.csr.indices}),
+            "nodes/labels.arrow": pa.table({"label": self.labels}),
+        }
+        if self.features.shape[1]:
+            tables["nodes/features.arrow"] = pa.table({"features": list_column(self.features)})
+        if len(self.splits):
+            tables["nodes/splits.arrow"] = pa.table({f"split_{k}": row for k, row in enumerate(self.splits)})
+        if self.ids is not None:
+            tables["nodes/ids.arrow"] = pa.table({"id": self.ids})
+        return tables
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of nodes whose link is to be predicted, those of a graph side by side.
+
+    Shapes: g graphs, p pairs.
+    """
+
+    indptr: Integers
+    """[g + 1]: the pairs of graph i are `indptr[i]` … `indptr[i + 1]` − 1."""
+    ends: Integers
+    """[p, 2] node ids."""
+    labels: Integers
+    """[p]: 1 where the link is there, 0 where it is not."""
+
+
+@dataclass(frozen=True)
+class CollectionArrays:
+    """Many cleaned graphs as one disjoint union, ready to be stored.
+
+    Shapes: g graphs, n nodes of all graphs, d features, s splits.
+    """
+
+    name: str
+    csr: CSR
+    features: Floats
+    """[n, d]."""
+    indptr: Integers
+    """[g + 1]: the nodes of graph i are `indptr[i]` … `indptr[i + 1]` − 1."""
+    labels: Integers
+    """[g], −1 where unknown."""
+    splits: NDArray[np.int8]
+    """[s, g]: 0 train, 1 validation, 2 test, −1 none."""
+    num_classes: int
+    task: Task = "graph"
+    pairs: Pairs | None = None
+    """What a collection for link prediction asks about."""
+    directed: bool = False
+
+    @property
+    def num_graphs(self) -> int:
+        return len(self.indptr) - 1
+
+    def tables(self) -> Mapping[str, pa.Table]:
+        """The files of the store that hold this collection."""
+        tables = {
+            "edges/indptr.arrow": pa.table({"indptr": self.csr.indptr}),
+            "edges/indices.arrow": pa.table({"indices": self.csr.indices}),
+            "graphs/indptr.arrow": pa.table({"indptr": self.indptr}),
+            "graphs/labels.arrow": pa.table({"label": self.labels}),
+            "graphs/splits.arrow": pa.table({f"split_{k}": row for k, row in enumerate(self.splits)}),
+        }
+        if self.features.shape[1]:
+            tables["nodes/features.arrow"] = pa.table({"features": list_column(self.features)})
+        if self.pairs is not None:
+            ends = self.pairs.ends
+            columns = {"source": ends[:, 0], "target": ends[:, 1], "label": self.pairs.labels}
+            tables["pairs/indptr.arrow"] = pa.table({"indptr": self.pairs.indptr})
+            tables["pairs/pairs.arrow"] = pa.table(columns)
+        return tables

@@ -1,0 +1,409 @@
+"""The graph store: memory-mapped Arrow files under one manifest that is always written last."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import BaseModel, JsonValue
+
+from pipeline.config.locations import Uri
+from pipeline.runtime.memory import peak_memory
+from pipeline.storage.files import (
+    CorruptFileError,
+    column_array,
+    read_arrow,
+    read_sealed_json,
+    verify_file,
+    write_arrow,
+    write_sealed_json,
+)
+from pipeline.storage.object_store import Remote, resolve
+from pipeline.store.arrays import CSR, CollectionArrays, Floats, GraphArrays, Integers, Pairs
+from pipeline.store.cleaning import symmetric
+from pipeline.store.manifest import (
+    MANIFEST_NAME,
+    TIMINGS_NAME,
+    FileEntry,
+    Manifest,
+    StageEntry,
+    StoreError,
+    describe_difference,
+    read_manifest,
+)
+from pipeline.store.stage import Stage, lock_directory, new_directory
+
+if TYPE_CHECKING:
+    from pipeline.store.remote_store import RemoteStore
+
+__all__ = ["CSR", "GraphArrays", "GraphStore", "Manifest", "Stage", "StoreError", "read_arrow", "write_arrow"]
+
+INGEST = "ingest"
+
+
+class GraphStore:
+    """A store opened for reading; each file is verified before its first use in a process.
+
+    Attributes:
+        path: Its directory on this machine; for a store in an object store, one for scratch files.
+        place: What other processes open it by.
+        manifest: What it holds.
+    """
+
+    place: Path | Remote
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        self.place = path
+        self.manifest = manifest
+
+    @staticmethod
+    def open(place: Path | Uri | Remote) -> "GraphStore":
+        """Open a store.
+
+        Raises:
+            StoreError: If there is none, or it has another schema version.
+            CorruptFileError: If the manifest was changed.
+        """
+        where = resolve(place)
+        if isinstance(where, Remote):
+            return _remote_store().load(where)
+        root = where.absolute()
+        return GraphStore(root, read_manifest(root))
+
+    @staticmethod
+    def find(place: Path | Uri | Remote, parameters: BaseModel) -> "GraphStore | None":
+        """The store at `place` if it was ingested with `parameters`; None if nothing is there yet.
+
+        Raises:
+            StoreError: If something else is there.
+        """
+        where = resolve(place)
+        if not (has_manifest(where) if isinstance(where, Remote) else _is_taken(where)):
+            return None
+        store = GraphStore.open(where)
+        old, new = store.manifest.stages[INGEST].parameters, parameters.model_dump(mode="json")
+        if old != new:
+            raise StoreError(
+                f"Expected '{store.place}' to hold the graph asked for "
+                f"(got another: {describe_difference(old, new)}): choose another store or delete this one"
+            )
+        return store
+
+    @staticmethod
+    def create(
+        place: Path | Uri | Remote,
+        graph: GraphArrays | CollectionArrays,
+        parameters: BaseModel,
+        summary: Mapping[str, JsonValue] | None = None,
+    ) -> "GraphStore":
+        """Write `graph` as a new store; it appears at `place` only when it is complete.
+
+        Args:
+            place: Directory or URI of the store. A store with the same parameters there is returned as it is.
+            graph: The cleaned graph, or a collection of them.
+            parameters: What decided its content: source, seeds, digests of the source's files.
+            summary: The report of the cleaning.
+
+        Raises:
+            StoreError: If a store with other parameters, or anything else, is at `place`.
+        """
+        where = resolve(place)
+        found = GraphStore.find(where, parameters)
+        if found is not None:
+            return found
+        entry = StageEntry(parameters=parameters.model_dump(mode="json"), summary=dict(summary or {}))
+        if isinstance(where, Remote):
+            return _remote_store().write(where, graph, entry)
+        root = where.absolute()
+        try:
+            with new_directory(root) as building:
+                tables = graph.tables()
+                files = {name: write_entry(building, INGEST, name, table) for name, table in tables.items()}
+                manifest = describe_graph(graph).with_stage(INGEST, entry, files)
+                manifest.write(building)
+        except FileExistsError:
+            found = GraphStore.find(where, parameters)  # another process was faster
+            if found is None:
+                raise
+            return found
+        return GraphStore.open(root)
+
+    @property
+    def digest(self) -> str:
+        return self.manifest.digest
+
+    @property
+    def num_nodes(self) -> int:
+        return self.manifest.num_nodes
+
+    @property
+    def is_collection(self) -> bool:
+        """Whether it holds many graphs, each with a label or pairs of its own, in place of one."""
+        return self.manifest.task != "node"
+
+    @property
+    def num_rows(self) -> int:
+        """What labels and splits have a place for: nodes, or the graphs of a collection."""
+        return self.manifest.num_graphs if self.is_collection else self.num_nodes
+
+    @property
+    def directed(self) -> bool:
+        return self.manifest.directed
+
+    @property
+    def num_splits(self) -> int:
+        return self.manifest.num_splits
+
+    def has(self, stage: str) -> bool:
+        """Whether a stage is finished."""
+        return stage in self.manifest.stages
+
+    def names(self, stage: str) -> list[str]:
+        """The files a stage wrote, sorted, relative to the store."""
+        return sorted(name for name, entry in self.manifest.files.items() if entry.stage == stage)
+
+    def table(self, name: str) -> pa.Table:
+        """A verified, memory-mapped table by its path in the store.
+
+        Raises:
+            StoreError: If the manifest does not list it.
+            CorruptFileError: If its bytes are not the recorded ones.
+        """
+        return read_arrow(self.locate(name))
+
+    def locate(self, name: str) -> Path:
+        """A verified file on this machine by its path in the store."""
+        entry = self._entry(name)
+        verify_file(self.path / name, entry.sha256, entry.bytes)
+        return self.path / name
+
+    def array(self, name: str, column: str) -> NDArray[np.generic]:
+        """A column of a table as a read-only array, without copying."""
+        return column_array(self.table(name), column)
+
+    def verify(self) -> None:
+        """Compare every file with the manifest, and the timings with their own digest."""
+        for name in self.manifest.files:
+            self.locate(name)
+        self.timings()
+
+    def csr(self) -> CSR:
+        """The adjacency structure: both directions of every edge unless the store is directed."""
+        indices = self.array("edges/indices.arrow", "indices")
+        return CSR(
+            indptr=cast(Integers, self.array("edges/indptr.arrow", "indptr")),
+            indices=cast("NDArray[np.int32]", indices),
+        )
+
+    def undirected_csr(self) -> CSR:
+        """The graph with both directions of every edge: distances and orders ignore direction."""
+        return symmetric(self.csr()) if self.directed else self.csr()
+
+    def features(self) -> Floats:
+        """Node features [n, d]."""
+        if not self.manifest.num_features:
+            return np.zeros((self.num_nodes, 0), dtype=np.float32)
+        return cast(Floats, self.array("nodes/features.arrow", "features"))
+
+    def labels(self) -> Integers:
+        """Class of every node, or of every graph of a collection; −1 where unknown."""
+        return cast(Integers, self.array(f"{self._rows}/labels.arrow", "label"))
+
+    def split(self, index: int = 0) -> NDArray[np.int8]:
+        """Part of every node, or of every graph of a collection: 0 train, 1 validation, 2 test, −1 none."""
+        if not 0 <= index < self.num_splits:
+            raise StoreError(
+                f"Expected 'split' to be below {self.num_splits}, the number of splits in '{self.place}' "
+                f"(got {index})"
+            )
+        return cast("NDArray[np.int8]", self.array(f"{self._rows}/splits.arrow", f"split_{index}"))
+
+    @property
+    def _rows(self) -> str:
+        return "graphs" if self.is_collection else "nodes"
+
+    def graph_indptr(self) -> Integers:
+        """Where the nodes of each graph of a collection begin, and where the last ones end [g + 1]."""
+        if not self.is_collection:
+            return np.array([0, self.num_nodes], dtype=np.int64)
+        return cast(Integers, self.array("graphs/indptr.arrow", "indptr"))
+
+    def pairs(self) -> Pairs:
+        """The pairs that a collection for link prediction asks about."""
+        table = self.table("pairs/pairs.arrow")
+        ends = [column_array(table, name) for name in ("source", "target")]
+        return Pairs(
+            indptr=cast(Integers, self.array("pairs/indptr.arrow", "indptr")),
+            ends=cast(Integers, np.stack(ends, axis=1)),
+            labels=cast(Integers, column_array(table, "label")),
+        )
+
+    def ids(self) -> pa.ChunkedArray | None:
+        """The source's own node names, or None where they are 0…n−1."""
+        name = "nodes/ids.arrow"
+        return self.table(name).column("id") if name in self.manifest.files else None
+
+    def positions(self) -> Floats:
+        """Standardised position columns [n, P]; `position_columns` names them."""
+        return cast(Floats, self.array("positions/columns.arrow", "columns"))
+
+    @property
+    def position_columns(self) -> tuple[str, ...]:
+        """Names of the columns of `positions`."""
+        return tuple(cast("list[str]", self._stage("positions").summary["columns"]))
+
+    def approximate_positions(self) -> NDArray[np.float64]:
+        """r_A, one number a node, as solved."""
+        return cast("NDArray[np.float64]", self.array("positions/positions.arrow", "r_A"))
+
+    def profile(self) -> NDArray[np.int32]:
+        """Distance profile [n, K + 1]: column k counts the nodes at k hops."""
+        return cast("NDArray[np.int32]", self.array("positions/profile.arrow", "profile"))
+
+    def timings(self) -> dict[str, object]:
+        """Seconds and peak memory of every stage that ran here."""
+        path = self.path / TIMINGS_NAME
+        return read_sealed_json(path) if path.exists() else {}
+
+    def record_timings(self, stage: str, measured: Mapping[str, JsonValue]) -> None:
+        """Keep the seconds and the peak memory of a stage beside the manifest."""
+        try:
+            before = self.timings()
+        except CorruptFileError:
+            before = {}
+        self._write_timings({**before, stage: {"peak_memory_bytes": peak_memory(), **measured}})
+
+    @contextmanager
+    def begin(
+        self,
+        stage: str,
+        parameters: BaseModel,
+        *,
+        requires: tuple[str, ...] = (),
+        replace: bool = False,
+    ) -> Iterator[Stage]:
+        """Run a stage: `with store.begin("positions", parameters) as stage: if stage.done: return …`.
+
+        The stage is done at once if it finished with the same parameters on the same input before.
+        Work that an earlier, killed run left behind is found through `stage.existing`.
+
+        Args:
+            stage: Name of the stage and of its directory in the store.
+            parameters: Everything that decides the stage's files.
+            requires: Stages whose files it reads, besides the graph itself.
+            replace: Drop a result with other parameters, and what was built on it, instead of refusing.
+
+        Raises:
+            StoreError: If it finished with other parameters, a required stage is missing, or another
+                process is writing to the store.
+        """
+        with self._lock():
+            self.manifest = self._reread()
+            upstream = {name: self._required_digest(stage, name) for name in (INGEST, *requires)}
+            entry = StageEntry(parameters=parameters.model_dump(mode="json"), requires=upstream)
+            done = self._is_done(stage, entry, replace)
+            yield self._stage_type()(self, stage, entry, done)
+
+    def save_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest."""
+        manifest.write(self.path)
+        self.manifest = manifest
+
+    def _required_digest(self, stage: str, required: str) -> str:
+        if required not in self.manifest.stages:
+            raise StoreError(f"Expected stage '{required}' before '{stage}' in '{self.place}' (got none)")
+        return self.manifest.stage_digest(required)
+
+    def _is_done(self, stage: str, entry: StageEntry, replace: bool) -> bool:
+        old = self.manifest.stages.get(stage)
+        if old is None:
+            return False
+        if old.parameters == entry.parameters and old.requires == entry.requires:
+            return True
+        if not replace:
+            difference = describe_difference(
+                {**old.parameters, **old.requires}, {**entry.parameters, **entry.requires}
+            )
+            raise StoreError(
+                f"Expected stage '{stage}' of '{self.place}' to have the parameters asked for "
+                f"(got others: {difference}): choose another store, or replace the stage"
+            )
+        self._remove([stage, *self.manifest.dependents(stage)])
+        return False
+
+    def _remove(self, stages: list[str]) -> None:
+        # First unlisted, then deleted: a kill in between leaves files that nobody reads.
+        names = [name for stage in stages for name in self.names(stage)]
+        self.save_manifest(self.manifest.without_stages(stages))
+        for name in names:
+            self._delete(name)
+
+    def _entry(self, name: str) -> FileEntry:
+        entry = self.manifest.files.get(name)
+        if entry is None:
+            raise StoreError(f"Expected the store '{self.place}' to list '{name}' (got no such file)")
+        return entry
+
+    def _lock(self) -> AbstractContextManager[None]:
+        return lock_directory(self.path)
+
+    def _reread(self) -> Manifest:
+        return read_manifest(self.path)
+
+    def _stage_type(self) -> type[Stage]:
+        return Stage
+
+    def _delete(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+    def _write_timings(self, timings: Mapping[str, object]) -> None:
+        write_sealed_json(self.path / TIMINGS_NAME, timings)
+
+    def _stage(self, stage: str) -> StageEntry:
+        if stage not in self.manifest.stages:
+            raise StoreError(
+                f"Expected the store '{self.place}' to have stage '{stage}' (got none): run `cocn preprocess`"
+            )
+        return self.manifest.stages[stage]
+
+
+def has_manifest(place: Path | Remote) -> bool:
+    """Whether there is a store."""
+    if isinstance(place, Remote):
+        return (place / MANIFEST_NAME).size() is not None
+    return (place / MANIFEST_NAME).exists()
+
+
+def _is_taken(path: Path) -> bool:
+    return path.exists() and not (path.is_dir() and not any(path.iterdir()))
+
+
+def _remote_store() -> "type[RemoteStore]":
+    from pipeline.store.remote_store import RemoteStore
+
+    return RemoteStore
+
+
+def describe_graph(graph: GraphArrays | CollectionArrays) -> Manifest:
+    """The counts of a graph or a collection, with no files yet."""
+    return Manifest(
+        name=graph.name,
+        num_nodes=graph.csr.num_nodes,
+        num_edges=graph.csr.num_edges,
+        num_features=graph.features.shape[1],
+        num_classes=graph.num_classes,
+        num_splits=len(graph.splits),
+        directed=graph.directed,
+        task=graph.task,
+        num_graphs=graph.num_graphs,
+    )
+
+
+def write_entry(root: Path, stage: str, name: str, table: pa.Table) -> FileEntry:
+    """Write one file of a store and describe it."""
+    digest = write_arrow(root / name, table)
+    return FileEntry(stage=stage, sha256=digest, bytes=(root / name).stat().st_size, rows=table.num_rows)

@@ -1,0 +1,171 @@
+"""The record of everything a store holds: counts, parameters, stages and the digest of every file."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from pipeline.runtime.errors import UserError
+from pipeline.storage.files import parse_sealed_json, text_sha256, write_sealed_json
+from pipeline.store.arrays import Task
+
+SCHEMA_VERSION = 1
+MANIFEST_NAME = "manifest.json"
+TIMINGS_NAME = "timings.json"
+
+
+class StoreError(UserError):
+    """A store that is absent, damaged, or not the one that was asked for."""
+
+
+class Entry(BaseModel):
+    """A part of the manifest: never changed in place, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FileEntry(Entry):
+    """One file: the stage that wrote it, its digest, its size and its rows."""
+
+    stage: str
+    sha256: str
+    bytes: int
+    rows: int
+
+
+class StageEntry(Entry):
+    """One finished stage: what it was asked, what it was built on, what it found."""
+
+    parameters: dict[str, JsonValue]
+    requires: dict[str, str] = {}
+    """Digests of the stages it read."""
+    summary: dict[str, JsonValue] = {}
+    """Results worth knowing without reading the files; the same for the same input."""
+
+
+class Manifest(Entry):
+    """What `manifest.json` says.
+
+    Times and memory are in `timings.json`: they differ from run to run, and a store that is built
+    twice from the same input has the same bytes in every other file.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    name: str
+    num_nodes: int
+    num_edges: int
+    """Entries of the adjacency structure: an undirected edge counts twice."""
+    num_features: int
+    num_classes: int
+    num_splits: int
+    directed: bool
+    task: Task = "node"
+    """What the labels are about."""
+    num_graphs: int = 1
+    """Graphs of a collection, whose nodes lie side by side."""
+    timings: str = TIMINGS_NAME
+    files: dict[str, FileEntry] = {}
+    stages: dict[str, StageEntry] = {}
+
+    @property
+    def parameters(self) -> dict[str, JsonValue]:
+        """Parameters of every stage, `stage.name` each."""
+        return {
+            f"{stage}.{name}": value
+            for stage, entry in self.stages.items()
+            for name, value in entry.parameters.items()
+        }
+
+    @property
+    def digest(self) -> str:
+        """Identifies the store's content: equal digests, equal files."""
+        return text_sha256(self.model_dump(mode="json"))
+
+    def stage_digest(self, stage: str) -> str:
+        """Identifies one stage's parameters and files."""
+        files = {name: entry.sha256 for name, entry in self.files.items() if entry.stage == stage}
+        return text_sha256({"stage": self.stages[stage].model_dump(mode="json"), "files": files})
+
+    def dependents(self, stage: str) -> list[str]:
+        """The stages that were built on `stage`, directly or not."""
+        found = [stage]
+        for current in found:
+            users = [name for name, entry in self.stages.items() if current in entry.requires]
+            found += [name for name in users if name not in found]
+        return found[1:]
+
+    def with_stage(self, stage: str, entry: StageEntry, files: Mapping[str, FileEntry]) -> "Manifest":
+        """This manifest with one more finished stage."""
+        return self.model_copy(
+            update={"files": {**self.files, **files}, "stages": {**self.stages, stage: entry}}
+        )
+
+    def without_stages(self, stages: list[str]) -> "Manifest":
+        """This manifest before `stages` ran."""
+        return self.model_copy(
+            update={
+                "files": {name: entry for name, entry in self.files.items() if entry.stage not in stages},
+                "stages": {name: entry for name, entry in self.stages.items() if name not in stages},
+            }
+        )
+
+    def write(self, root: Path) -> None:
+        """Replace the manifest of the store at `root`."""
+        write_sealed_json(root / MANIFEST_NAME, self.model_dump(mode="json"))
+
+
+def read_manifest(root: Path) -> Manifest:
+    """Read and check the manifest of the store at `root`.
+
+    Raises:
+        StoreError: If there is no store, or one of another schema version.
+        CorruptFileError: If the manifest was changed since it was written.
+    """
+    path = root / MANIFEST_NAME
+    if not path.is_file():
+        raise StoreError(f"Expected '{root}' to be a graph store (got no '{MANIFEST_NAME}' in it)")
+    return parse_manifest(path.read_bytes(), str(root))
+
+
+def parse_manifest(text: bytes, root: str) -> Manifest:
+    """The manifest of the store at `root` from its text."""
+    content = parse_sealed_json(text, f"{root}/{MANIFEST_NAME}")
+    if content.get("schema_version") != SCHEMA_VERSION:
+        raise StoreError(
+            f"Expected the store '{root}' to have schema version {SCHEMA_VERSION} "
+            f"(got {content.get('schema_version')}): build it again with `cocn preprocess`"
+        )
+    try:
+        return Manifest.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise StoreError(f"Expected '{root}' to have a manifest (got {first['msg']} at '{place}')") from error
+
+
+def describe_difference(old: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> str:
+    """The parameters in which two runs differ: `truncate=4 there, 6 asked for`."""
+    old, new = _flatten(old), _flatten(new)
+    differing = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+    return ", ".join(f"{key}={old.get(key)} there, {new.get(key)} asked for" for key in differing[:3])
+
+
+def _flatten(values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Nested parameters side by side: `options.seed`."""
+    flat: dict[str, JsonValue] = {}
+    for key, value in values.items():
+        nested = _flatten(value) if isinstance(value, dict) else None
+        flat |= {key: value} if nested is None else {f"{key}.{name}": item for name, item in nested.items()}
+    return flat
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process of that number lives on this machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,200 @@
+"""Resumable work on a store: scratch files that survive a kill, results that appear all at once."""
+
+import errno
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pydantic import JsonValue
+
+from pipeline.storage.files import (
+    TEMPORARY_SUFFIX,
+    CorruptFileError,
+    atomic_file,
+    file_sha256,
+    read_arrow,
+    sync_directory,
+    text_sha256,
+    write_arrow,
+)
+from pipeline.store.manifest import FileEntry, StageEntry, StoreError, is_running
+
+if TYPE_CHECKING:
+    from pipeline.store.graph_store import GraphStore
+
+WORKSPACE = ".partial"
+DIGEST_SUFFIX = ".sha256"
+
+
+class Stage:
+    """One stage of a store while it runs.
+
+    Results (`write_table`) and scratch (`write_scratch`) lie in a workspace named after the
+    parameters, so that runs with other parameters never mix; `commit` moves the results into the
+    store, records them in the manifest, and clears the workspace.
+    """
+
+    def __init__(self, store: "GraphStore", name: str, entry: StageEntry, done: bool) -> None:
+        self.name = name
+        self.done = done
+        self._store = store
+        self._entry = entry
+        self._start = time.monotonic()
+        self._measured: dict[str, JsonValue] = {}
+        identity = text_sha256({"parameters": entry.parameters, "requires": entry.requires})
+        self.workspace = store.path / WORKSPACE / f"{name}-{identity[:16]}"
+        if not done:
+            self._prepare()
+
+    def existing(self, name: str) -> bool:
+        """Whether an earlier run, or this one, already wrote the file whole; a damaged one is removed."""
+        path = self._place(name)
+        digest = path.with_name(path.name + DIGEST_SUFFIX)
+        if not (path.is_file() and digest.is_file()):
+            return False
+        if digest.read_text().strip() == file_sha256(path):
+            return True
+        self.discard(name)
+        return False
+
+    def write_table(self, name: str, table: pa.Table) -> None:
+        """Write a result; the manifest lists it as `<stage>/<name>` after `commit`."""
+        self._write("results", name, table)
+
+    def write_scratch(self, name: str, table: pa.Table) -> None:
+        """Write an intermediate file, gone after `commit`."""
+        self._write("scratch", name, table)
+
+    def read(self, name: str) -> pa.Table:
+        """Read a result or scratch file of this stage, checked against its digest."""
+        if not self.existing(name):
+            raise CorruptFileError(f"Expected '{self._place(name)}' to be whole (got none, or a changed one)")
+        return read_arrow(self._place(name))
+
+    def read_input(self, name: str) -> pa.Table:
+        """Read a file that an earlier stage wrote, by its path in the store."""
+        return self._store.table(name)
+
+    def discard(self, name: str) -> None:
+        """Delete a file of the workspace, if it is there."""
+        path = self._place(name)
+        path.with_name(path.name + DIGEST_SUFFIX).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+
+    def scratch_names(self) -> list[str]:
+        """The whole scratch files, sorted."""
+        root = self.workspace / "scratch"
+        names = sorted(str(path.relative_to(root)) for path in root.rglob("*") if _is_data(path))
+        return [name for name in names if self.existing(name)]
+
+    def measure(self, **values: JsonValue) -> None:
+        """Add to the timings of this stage: seconds of a part, peak bytes of a worker."""
+        self._measured.update(values)
+
+    def commit(self, summary: Mapping[str, JsonValue] | None = None) -> None:
+        """Make the results part of the store.
+
+        Args:
+            summary: Results worth keeping in the manifest; the same for the same input.
+        """
+        entry = self._entry.model_copy(update={"summary": dict(summary or {})})
+        self._store.save_manifest(self._store.manifest.with_stage(self.name, entry, self._place_results()))
+        seconds = round(time.monotonic() - self._start, 3)
+        self._store.record_timings(self.name, {"seconds": seconds, **self._measured})
+        self._clear()
+        self.done = True
+
+    def _place_results(self) -> dict[str, FileEntry]:
+        """Put the results where the manifest will list them."""
+        root = self.workspace / "results"
+        names = sorted(str(path.relative_to(root)) for path in root.rglob("*") if _is_data(path))
+        return {
+            f"{self.name}/{name}": self._move(root / name, self._store.path / self.name / name)
+            for name in names
+        }
+
+    def _write(self, kind: str, name: str, table: pa.Table) -> None:
+        path = self.workspace / kind / name
+        digest = write_arrow(path, table)
+        with atomic_file(path.with_name(path.name + DIGEST_SUFFIX)) as file:
+            file.write(digest.encode())
+
+    def _place(self, name: str) -> Path:
+        result = self.workspace / "results" / name
+        return result if result.exists() else self.workspace / "scratch" / name
+
+    def _prepare(self) -> None:
+        """Drop what runs with other parameters left, and half-written files."""
+        root = self._store.path / WORKSPACE
+        for other in root.glob(f"{self.name}-*"):
+            if other != self.workspace:
+                shutil.rmtree(other)
+        for half in root.rglob(f"*{TEMPORARY_SUFFIX}"):
+            half.unlink()
+        self.workspace.mkdir(parents=True, exist_ok=True)
+
+    def _move(self, path: Path, target: Path) -> FileEntry:
+        digest = path.with_name(path.name + DIGEST_SUFFIX).read_text().strip()
+        rows = read_arrow(path).num_rows
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(target)
+        sync_directory(target.parent)
+        return FileEntry(stage=self.name, sha256=digest, bytes=target.stat().st_size, rows=rows)
+
+    def _clear(self) -> None:
+        shutil.rmtree(self.workspace)
+        if not any(self.workspace.parent.iterdir()):
+            self.workspace.parent.rmdir()
+
+
+@contextmanager
+def lock_directory(path: Path) -> Iterator[None]:
+    """Hold the one writer's place in a store; the lock ends with the process, however that ends.
+
+    Raises:
+        StoreError: If another process holds it.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError(f"Expected no other writer in '{path}' (got one): wait for it to end") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_data(path: Path) -> bool:
+    return path.is_file() and path.suffix not in (DIGEST_SUFFIX, TEMPORARY_SUFFIX)
+
+
+@contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """A directory that takes the name `path` when the block ends well, and vanishes otherwise.
+
+    Raises:
+        FileExistsError: If another process made it in the meantime.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for stale in path.parent.glob(f".{path.name}.*.building"):
+        if not is_running(int(stale.name.split(".")[-2])):
+            shutil.rmtree(stale, ignore_errors=True)
+    building = path.with_name(f".{path.name}.{os.getpid()}.building")
+    building.mkdir()
+    try:
+        yield building
+        try:
+            building.replace(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            raise FileExistsError(error.errno, "another process made it", str(path)) from None
+    finally:
+        shutil.rmtree(building, ignore_errors=True)

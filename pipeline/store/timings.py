@@ -1,0 +1,19 @@
+"""How long the stages of a store took."""
+
+from collections.abc import Iterable
+
+from pipeline.store.graph_store import GraphStore
+
+
+def stage_seconds(store: GraphStore, stages: Iterable[str]) -> dict[str, float]:
+    """Seconds that stages of a store took, and those that they were built on."""
+    entries, timings = store.manifest.stages, store.timings()
+    waiting, found = list(stages), dict[str, float]()
+    while waiting:
+        stage = waiting.pop()
+        measured = timings.get(stage)
+        if stage in found or not isinstance(measured, dict):
+            continue
+        found[stage] = float(measured.get("seconds", 0.0))
+        waiting += entries[stage].requires if stage in entries else ()
+    return found

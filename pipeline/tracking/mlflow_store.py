@@ -1,0 +1,380 @@
+"""MLflow, and nothing but MLflow: the store that runs are written to and read from.
+
+This is the only module that imports mlflow. It works with a SQLite file, a tracking server and any database
+MLflow knows. Everything it sends may be sent again: MLflow keeps one copy of a metric with the same key,
+step, time and value, and runs are created under a key of ours that is looked for before a second attempt.
+"""
+
+import logging
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from pipeline.runtime.errors import UserError
+from pipeline.runtime.passwords import hide_passwords, without_password
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mlflow.entities import Run as MlflowRun
+    from mlflow.tracking import MlflowClient
+
+    Answer = Callable[[Sequence[int], str | None], pd.DataFrame]
+
+Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
+Item = TypeVar("Item")
+
+SCHEMES = ("sqlite", "http", "https", "postgresql", "mysql", "mssql", "databricks")
+FILE_PREFIX = "sqlite:///"
+REMOTE = ("http", "databricks")
+KEY_TAG = "cocn.key"
+# MLflow's pages open on language models unless the address asks for training.
+PAGE_QUERY = "?workflowType=machine_learning"
+PARENT_TAG = "mlflow.parentRunId"
+METRICS_PER_REQUEST = 1000
+PARAMS_PER_REQUEST = 100
+LONGEST_PARAM = 6000
+LONGEST_TAG = 8000
+
+# A tracker that does not answer is given up on after seconds, not minutes: the journal keeps the records.
+CLIENT_ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "PGCONNECT_TIMEOUT": "10",
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value of a metric."""
+
+    key: str
+    value: float
+    step: int
+    time: int
+    """Milliseconds since 1970."""
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """A run as the store holds it."""
+
+    run_id: str
+    experiment_id: str
+    name: str
+    status: str
+    start: int
+    end: int | None
+    parent_id: str | None
+    artifact_uri: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+def tracking_uri(uri: str | None, output: Path) -> str:
+    """The URI to use: the one given, else MLFLOW_TRACKING_URI, else the file `mlflow.db` in `output`.
+
+    Raises:
+        UserError: If the URI names no kind of store that MLflow has, or cannot be read.
+    """
+    chosen = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{output.absolute() / 'mlflow.db'}"
+    scheme = chosen.partition("://")[0].partition("+")[0]
+    if "://" not in chosen or scheme not in SCHEMES:
+        known = ", ".join(SCHEMES)
+        shown = hide_passwords(chosen)
+        raise UserError(f"Expected 'tracking.uri' to begin with one of {known} and '://' (got '{shown}')")
+    if chosen.startswith("postgresql://") and find_spec("psycopg") is None:
+        raise UserError("Expected the driver of Postgres (got none): pip install 'cocn[postgres]'")
+    if scheme.startswith("http"):
+        try:
+            _ = urlsplit(chosen).port
+        except ValueError:
+            # Not shown: the part that is no port may belong to a password.
+            raise UserError(
+                "Expected 'tracking.uri' to be http://HOST:PORT (got one whose port is no number): "
+                "write special characters of a password as %XX"
+            ) from None
+    return chosen
+
+
+def existing_store(uri: str | None, output: Path) -> "TrackingStore":
+    """The store that earlier runs wrote to; looking never creates one.
+
+    Raises:
+        UserError: If it is a file that is not there.
+    """
+    store = TrackingStore(tracking_uri(uri, output))
+    if store.uri.startswith(FILE_PREFIX) and not Path(store.uri.removeprefix(FILE_PREFIX)).exists():
+        place = store.uri.removeprefix(FILE_PREFIX)
+        raise UserError(f"Expected runs in '{place}' (got no such file); train something first: cocn demo")
+    return store
+
+
+class TrackingStore:
+    """A place where MLflow keeps runs.
+
+    Args:
+        uri: Tracking URI.
+        artifacts: Directory for artifacts of experiments created here; a server chooses its own.
+    """
+
+    def __init__(self, uri: str, artifacts: Path | None = None) -> None:
+        self.uri = uri
+        self._artifacts = artifacts
+        self._client: MlflowClient | None = None
+        self._experiments: dict[str, str] = {}
+
+    @property
+    def client(self) -> "MlflowClient":
+        """The client, made on first use because importing mlflow takes seconds."""
+        if self._client is None:
+            for name, value in CLIENT_ENVIRONMENT.items():
+                os.environ.setdefault(name, value)
+            if self.uri.startswith(FILE_PREFIX):
+                Path(self.uri.removeprefix(FILE_PREFIX)).parent.mkdir(parents=True, exist_ok=True)
+            elif not self.uri.startswith(REMOTE):
+                _reach_database(self.uri)
+            from mlflow.tracking import MlflowClient
+
+            logging.getLogger("alembic").setLevel(logging.WARNING)
+            logging.getLogger("mlflow").setLevel(logging.WARNING)
+            self._client = MlflowClient(tracking_uri=self.uri)
+        return self._client
+
+    @property
+    def web_address(self) -> str | None:
+        """Address of the user interface, if a server keeps the runs."""
+        return without_password(self.uri) if self.uri.startswith("http") else None
+
+    def runs_page(self, address: str, experiment: str) -> str:
+        """Address of the list of an experiment's runs on a server."""
+        found = self.client.get_experiment_by_name(experiment)
+        if found is None:
+            return address
+        return f"{address.rstrip('/')}/#/experiments/{found.experiment_id}/runs{PAGE_QUERY}"
+
+    def create_run(self, experiment: str, name: str, key: str, start: int, tags: Mapping[str, str]) -> str:
+        """Create a run and return its id."""
+        known = {KEY_TAG: key, **{tag: value[:LONGEST_TAG] for tag, value in tags.items()}}
+        run = self.client.create_run(self._experiment_id(experiment), start, known, name)
+        return str(run.info.run_id)
+
+    def find_run(self, experiment: str, key: str) -> str | None:
+        """The id of the run created under `key`, if there is one."""
+        found = self.client.search_runs([self._experiment_id(experiment)], f"tags.`{KEY_TAG}` = '{key}'")
+        return str(found[0].info.run_id) if found else None
+
+    def send_metrics(self, run_id: str, points: Sequence[Point]) -> None:
+        """Store points; those that are there already stay single."""
+        from mlflow.entities import Metric
+
+        metrics = [Metric(p.key, p.value, p.time, p.step) for p in points]
+        for part in _parts(metrics, METRICS_PER_REQUEST):
+            self.client.log_batch(run_id, metrics=part)
+
+    def send_params(self, run_id: str, params: Mapping[str, str]) -> None:
+        """Store parameters; the same value may be sent again."""
+        from mlflow.entities import Param
+
+        for part in _parts([Param(k, v[:LONGEST_PARAM]) for k, v in params.items()], PARAMS_PER_REQUEST):
+            self.client.log_batch(run_id, params=part)
+
+    def send_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+        """Store tags; a later value replaces an earlier one."""
+        from mlflow.entities import RunTag
+
+        for part in _parts([RunTag(k, v[:LONGEST_TAG]) for k, v in tags.items()], PARAMS_PER_REQUEST):
+            self.client.log_batch(run_id, tags=part)
+
+    def send_artifact(self, run_id: str, path: Path, folder: str | None) -> None:
+        """Store a file, or a directory with everything in it."""
+        if path.is_dir():
+            self.client.log_artifacts(run_id, str(path), folder)
+        else:
+            self.client.log_artifact(run_id, str(path), folder)
+
+    def send_text(self, run_id: str, text: str, name: str) -> None:
+        """Store a text as a file."""
+        self.client.log_text(run_id, text, name)
+
+    def set_status(self, run_id: str, status: Status, time: int | None = None) -> None:
+        """End a run, or mark it as running again."""
+        if status == "RUNNING":
+            self.client.update_run(run_id, status=status)
+        else:
+            self.client.set_terminated(run_id, status, time)
+
+    def read_run(self, run_id: str) -> TrackedRun:
+        """One run by its id."""
+        return _tracked(self.client.get_run(run_id))
+
+    def read_runs(self, experiment: str, parent_id: str | None = None) -> list[TrackedRun]:
+        """The runs of an experiment, newest first; with `parent_id` only that run's children.
+
+        Raises:
+            UserError: If there is no such experiment.
+        """
+        found = self.client.get_experiment_by_name(experiment)
+        if found is None:
+            names = sorted(e.name for e in self.client.search_experiments() if e.name != "Default")
+            known = f"there are {', '.join(names)}" if names else "there are none yet"
+            raise UserError(f"Expected '--experiment' to name an experiment (got '{experiment}'; {known})")
+        condition = f"tags.`{PARENT_TAG}` = '{parent_id}'" if parent_id else ""
+        return list(self._pages(found.experiment_id, condition))
+
+    def read_history(self, run_id: str, key: str) -> list[Point]:
+        """Every value of a metric, by step and then by time."""
+        history = self.client.get_metric_history(run_id, key)
+        points = [Point(m.key, m.value, m.step, m.timestamp) for m in history]
+        return sorted(points, key=lambda point: (point.step, point.time))
+
+    def refuses_for_good(self, error: Exception) -> bool:
+        """Whether sending the same again can never succeed: a file that is gone, a name MLflow forbids."""
+        from mlflow.exceptions import MlflowException
+
+        if isinstance(error, MlflowException):
+            return str(error.error_code) == "INVALID_PARAMETER_VALUE"
+        return isinstance(error, FileNotFoundError)
+
+    def _pages(self, experiment_id: str, condition: str) -> Iterator[TrackedRun]:
+        token: str | None = None
+        while True:
+            page = self.client.search_runs([experiment_id], condition, max_results=1000, page_token=token)
+            yield from map(_tracked, page)
+            token = page.token
+            if not token:
+                return
+
+    def _experiment_id(self, name: str) -> str:
+        if name not in self._experiments:
+            self._experiments[name] = self._find_or_create_experiment(name)
+        return self._experiments[name]
+
+    def _find_or_create_experiment(self, name: str) -> str:
+        from mlflow.exceptions import MlflowException
+
+        if (found := self.client.get_experiment_by_name(name)) is not None:
+            return str(found.experiment_id)
+        remote = self.uri.startswith(REMOTE)
+        place = None if remote or self._artifacts is None else self._artifacts.absolute().as_uri()
+        try:
+            return str(self.client.create_experiment(name, place))
+        except MlflowException:
+            # Two processes may create it at once; the one that comes second finds it.
+            if (found := self.client.get_experiment_by_name(name)) is None:
+                raise
+            return str(found.experiment_id)
+
+
+def save_model(path: Path, script: Path, checkpoint: Path, column: str) -> Path:
+    """Write a model that `mlflow.pyfunc.load_model` runs from code; nothing in it is pickled.
+
+    Args:
+        path: Directory to write, in place of one that is there.
+        script: Python file that calls `offer_model`.
+        checkpoint: Directory that the model reads: safetensors and JSON.
+        column: The column of numbers that it is asked about.
+    """
+    pyfunc = _import_pyfunc()
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
+
+    signature = ModelSignature(
+        Schema([ColSpec(DataType.long, column)]),
+        params=ParamSchema([ParamSpec("store", DataType.string, "")]),
+    )
+    shutil.rmtree(path, ignore_errors=True)
+    with _without_own_warnings():
+        pyfunc.save_model(
+            str(path),
+            python_model=str(script),
+            artifacts={"checkpoint": str(checkpoint)},
+            signature=signature,
+            # Given, so that MLflow does not load the model in another process to guess them.
+            pip_requirements=["cocn"],
+        )
+    return path
+
+
+def offer_model(load: "Callable[[Path], Answer]") -> None:
+    """Name the model of the script that MLflow is running.
+
+    Args:
+        load: Opens a checkpoint; what it returns is called with the numbers of its column and the directory
+            of a store.
+    """
+    pyfunc = _import_pyfunc()
+    # MLflow looks the hints of `predict` up, so their names have to be there.
+    import pandas as pd
+    from mlflow.models import set_model
+    from mlflow.pyfunc.model import PythonModelContext
+
+    class Classifier(pyfunc.PythonModel):  # type: ignore[misc, name-defined]
+        def load_context(self, context: PythonModelContext) -> None:
+            self._answer = load(Path(context.artifacts["checkpoint"]))
+
+        def predict(
+            self,
+            context: PythonModelContext,
+            model_input: pd.DataFrame,
+            params: dict[str, str] | None = None,
+        ) -> pd.DataFrame:
+            return self._answer(list(model_input.iloc[:, 0]), (params or {}).get("store") or None)
+
+    set_model(Classifier())
+
+
+def _reach_database(uri: str) -> None:
+    """Fail at once where MLflow would try for minutes to reach a database that refuses."""
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(uri, poolclass=sqlalchemy.NullPool)
+    with engine.connect():
+        pass
+
+
+def _import_pyfunc() -> Any:
+    with _without_own_warnings():
+        from mlflow import pyfunc
+    return pyfunc
+
+
+@contextmanager
+def _without_own_warnings() -> Iterator[None]:
+    """Parts of MLflow warn, when they are imported, about hints of MLflow's own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
+
+
+def _tracked(run: "MlflowRun") -> TrackedRun:
+    info, data = run.info, run.data
+    return TrackedRun(
+        run_id=info.run_id,
+        experiment_id=info.experiment_id,
+        name=info.run_name or info.run_id,
+        status=str(info.status),
+        start=info.start_time,
+        end=info.end_time,
+        parent_id=data.tags.get(PARENT_TAG),
+        artifact_uri=info.artifact_uri,
+        metrics=dict(data.metrics),
+        params=dict(data.params),
+        tags=dict(data.tags),
+    )
+
+
+def _parts(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -1,0 +1,80 @@
+"""Origin of a checkpoint: the configuration and the graph it was trained with."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from pipeline.config.loading import Config, TrackingConfig
+from pipeline.config.locations import Place
+from pipeline.models.networks import Inputs
+from pipeline.runtime.errors import UserError
+from pipeline.storage.object_store import Remote
+from pipeline.store.graph_store import GraphStore
+from pipeline.training.inputs import input_digest
+
+
+class Origin(BaseModel):
+    """What a checkpoint needs to be continued or used."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    config: Config
+    inputs: Inputs
+    """Sizes that shape the network."""
+    dataset: str
+    store: Place
+    """Where the store lay."""
+    digest: str
+    """Digest of everything that training read of the store."""
+
+    @classmethod
+    def of(cls, config: Config, store: GraphStore) -> "Origin":
+        # An address of a tracker may hold a password, and decides no weight.
+        public = config.model_copy(update={"tracking": TrackingConfig()})
+        return cls(
+            config=public,
+            inputs=Inputs.of(store, config),
+            dataset=store.manifest.name,
+            store=store.place.uri if isinstance(store.place, Remote) else store.place,
+            digest=input_digest(store, config),
+        )
+
+    def require_sizes(self, store: GraphStore, checkpoint: Path | Remote) -> None:
+        """Refuse a store that the network does not fit.
+
+        Raises:
+            UserError: if its task or its numbers of features, classes, position columns or, for LINKX,
+                nodes differ.
+        """
+        found = Inputs.of(store, self.config)
+        for name in ("task", "num_features", "num_classes", *self._further_sizes()):
+            mine, theirs = getattr(self.inputs, name), getattr(found, name)
+            if mine != theirs:
+                raise UserError(
+                    f"Expected '{store.place}' to fit '{checkpoint}', trained on {self.dataset} with "
+                    f"{name}={mine} (got {name}={theirs})"
+                )
+
+    def require_store(self, store: GraphStore, checkpoint: Path | Remote, remedy: str = "") -> None:
+        """Refuse a store that is not the one of the training.
+
+        Args:
+            store: The store.
+            checkpoint: Named in the error.
+            remedy: What to do about it, told at the end of the error.
+
+        Raises:
+            UserError: if sizes or the digest of what training read differ.
+        """
+        self.require_sizes(store, checkpoint)
+        digest = input_digest(store, self.config)
+        if digest != self.digest:
+            raise UserError(
+                f"Expected '{store.place}' to hold what '{checkpoint}' was trained on, {self.dataset} with "
+                f"digest {self.digest[:12]} (got {store.manifest.name} with digest {digest[:12]}){remedy}"
+            )
+
+    def _further_sizes(self) -> tuple[str, ...]:
+        if self.config.model.name == "linkx":
+            return ("num_nodes",)
+        return ("num_position_columns",) if self.config.model.positions == "implicit" else ()

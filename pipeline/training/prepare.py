@@ -1,0 +1,242 @@
+"""`cocn preprocess`: from a source to a store with positions, orders and segments, each stage timed."""
+
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from pipeline.config.loading import Config
+from pipeline.config.settings import ModelConfig
+from pipeline.engine.session import ray_session
+from pipeline.features.arrangement import write_arrangement
+from pipeline.features.propagation import propagate_features
+from pipeline.ingest.stage import SourceOptions, describe_source, ingest, options_from, short_name
+from pipeline.models.networks import FAMILY, position_source, resolve_task, streams
+from pipeline.orders.stage import OrderParameters, write_orders
+from pipeline.positions.stage import DEFAULT_BUDGET_SECONDS, Choice, resolve_parameters, write_positions
+from pipeline.segments.stage import stage_name, write_segments
+from pipeline.storage.files import text_sha256
+from pipeline.storage.object_store import Remote, resolve
+from pipeline.store.graph_store import GraphStore, has_manifest
+from pipeline.training.hidden_links import write_links
+
+STORES = "stores"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """One stage as it ran, or as an earlier run left it."""
+
+    name: str
+    seconds: float
+    peak_memory_bytes: int
+    done_before: bool
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `cocn preprocess` left behind."""
+
+    store: Path | Remote
+    digest: str
+    num_nodes: int
+    num_edges: int
+    positions: str
+    """Exact profiles or landmarks, and why."""
+    coverage: float | None
+    """Share of edges that lie within a segment of at least one head; None for a collection."""
+    stages: tuple[StageTime, ...]
+    num_graphs: int = 1
+
+
+def prepare(
+    config: Config,
+    options: SourceOptions,
+    *,
+    segments: bool = True,
+    replace: bool = False,
+    budget_seconds: float = DEFAULT_BUDGET_SECONDS,
+    say: Say = lambda line: None,
+) -> Prepared:
+    """Run every stage that is not done yet.
+
+    Args:
+        config: The configuration; of `data` only the store and the split are read here.
+        options: The source.
+        segments: Also cut segments.
+        replace: Replace stages that were run with other parameters, instead of refusing.
+        budget_seconds: Core-seconds that exact profiles may take.
+        say: Told what was decided and how long stages took.
+    """
+    place = resolve(config.data.store or default_store(config.output, options), config.storage)
+    ingested = ingest(options, place)
+    store = ingested.store
+    times = [_time_of(store, "ingest", not ingested.fresh)]
+    say(_line(times[-1]))
+    if store.is_collection:
+        return _prepare_collection(store, config, replace, times, say)
+    choice, more = run_stages(
+        store, config, segments=segments, replace=replace, budget_seconds=budget_seconds, say=say
+    )
+    return _describe(store, choice, (*times, *more))
+
+
+def run_stages(
+    store: GraphStore,
+    config: Config,
+    *,
+    segments: bool = True,
+    replace: bool = False,
+    budget_seconds: float = DEFAULT_BUDGET_SECONDS,
+    say: Say = lambda line: None,
+) -> tuple[Choice, list[StageTime]]:
+    """Positions, orders and segments of a store, those that are not there; see :func:`prepare`."""
+    parameters, choice = resolve_parameters(store.csr(), config.positions, budget_seconds=budget_seconds)
+    say(f"positions: {choice.reason}")
+    settings, times = config.segments, list[StageTime]()
+    orders = OrderParameters(
+        family=config.positions.order, heads=config.model.heads, length=settings.length, seed=settings.seed
+    )
+    stages: list[tuple[str, Callable[[], bool]]] = [
+        ("positions", lambda: write_positions(store, parameters, reason=choice.reason, replace=replace)),
+        ("orders", lambda: write_orders(store, orders, replace=replace)),
+    ]
+    if segments:
+        stages.append(_segment_stage(store, config, replace))
+    # One Ray for all stages, which would each start their own; none where nothing is left to do.
+    missing = any(not store.has(name) for name, _ in stages)
+    with ray_session() if missing else nullcontext():
+        for name, run in stages:
+            ran = run()
+            times.append(_time_of(store, name, not ran))
+            say(_line(times[-1]))
+    return choice, times
+
+
+def _prepare_collection(
+    store: GraphStore, config: Config, replace: bool, times: list[StageTime], say: Say
+) -> Prepared:
+    """Arrange the graphs; they are too small for segments, and each has positions of its own."""
+    ran = write_arrangement(store, config.positions.truncate, replace=replace)
+    times.append(_time_of(store, "arrangement", not ran))
+    say(_line(times[-1]))
+    return Prepared(
+        store=store.place,
+        digest=store.digest,
+        num_nodes=store.num_nodes,
+        num_edges=store.manifest.num_edges,
+        positions="exact, in every graph",
+        coverage=None,
+        stages=tuple(times),
+        num_graphs=store.manifest.num_graphs,
+    )
+
+
+def open_prepared(
+    config: Config,
+    *,
+    models: Collection[str] = (),
+    splits: Collection[int] = (),
+    say: Say = lambda line: None,
+) -> GraphStore:
+    """The store of a configuration with every stage that the models read, run now where it is missing.
+
+    Args:
+        config: The configuration; a store that it names and that exists is taken as it is.
+        models: Models that will train; by default the configuration's.
+        splits: Splits they train on; by default the configuration's.
+        say: Told what was decided and how long stages took.
+    """
+    data = config.data
+    place = None if data.store is None else resolve(data.store, config.storage)
+    if place is not None and has_manifest(place):
+        store = GraphStore.open(place)
+    else:
+        options = options_from(data)
+        place = place or resolve(default_store(config.output, options), config.storage)
+        store = ingest(options, place).store
+    chosen = [config.model.model_copy(update={"name": name}) for name in models or (config.model.name,)]
+    configs = [config.model_copy(update={"model": model}) for model in chosen]
+    missing = not (store.is_collection or store.has("positions"))
+    if missing and any(reads_positions(model) for model in chosen):
+        run_stages(store, config, segments=False, say=say)
+    for each in configs:
+        _prepare_model(store, each, splits or (data.split,))
+    return store
+
+
+def reads_positions(model: ModelConfig) -> bool:
+    """Whether a model's sequences, or what it learns them from, are pre-computed."""
+    return model.name in FAMILY and position_source(model) != "explicit"
+
+
+def _prepare_model(store: GraphStore, config: Config, splits: Collection[int]) -> None:
+    """What training needs beyond the graph.
+
+    Graphs of a collection are arranged, and links hidden; streaming reads propagated features, and shards
+    where the order is fixed.
+    """
+    model = config.model
+    if store.is_collection:
+        write_arrangement(store, config.positions.truncate)
+    elif resolve_task(config, store) == "link":
+        for split in splits:
+            data = config.data.model_copy(update={"split": split})
+            write_links(store, config.model_copy(update={"data": data}))
+    if store.is_collection or not streams(model):
+        return
+    source = position_source(model)
+    steps = max(model.propagated_features, model.smoothness if source == "explicit" else 0)
+    if steps and store.manifest.num_features:
+        propagate_features(store, steps, self_loops=model.self_loops)
+    if source == "fixed":
+        for split in splits:
+            data = config.data.model_copy(update={"split": split})
+            write_segments(store, config.model_copy(update={"data": data}))
+
+
+def default_store(output: Path, options: SourceOptions) -> Path:
+    """A directory of its own for every source and set of options."""
+    identity = text_sha256(describe_source(options).model_dump(mode="json"))
+    return output / STORES / f"{short_name(options)}-{identity[:8]}"
+
+
+def _segment_stage(store: GraphStore, config: Config, replace: bool) -> tuple[str, Callable[[], bool]]:
+    return stage_name(config.data.split), lambda: write_segments(store, config, replace=replace)
+
+
+def _time_of(store: GraphStore, name: str, done_before: bool) -> StageTime:
+    measured = store.timings().get(name)
+    values: dict[str, JsonValue] = measured if isinstance(measured, dict) else {}
+    memory = [values.get(key) for key in ("peak_memory_bytes", "worker_peak_memory_bytes")]
+    return StageTime(
+        name=name,
+        seconds=float(str(values.get("seconds", 0.0))),
+        peak_memory_bytes=max((value for value in memory if isinstance(value, int)), default=0),
+        done_before=done_before,
+    )
+
+
+def _line(stage: StageTime) -> str:
+    if stage.done_before:
+        return f"{stage.name}: done before"
+    return (
+        f"{stage.name}: {stage.seconds:,.1f} s, at most {stage.peak_memory_bytes / 2**20:,.0f} MiB a process"
+    )
+
+
+def _describe(store: GraphStore, choice: Choice, stages: tuple[StageTime, ...]) -> Prepared:
+    coverage = store.manifest.stages["orders"].summary["coverage"]
+    union = coverage["union"] if isinstance(coverage, dict) else None
+    return Prepared(
+        store=store.place,
+        digest=store.digest,
+        num_nodes=store.num_nodes,
+        num_edges=store.manifest.num_edges,
+        positions=choice.reason,
+        coverage=float(str(union[-1])) if isinstance(union, list) and union else 0.0,
+        stages=stages,
+    )

@@ -1,0 +1,102 @@
+"""What a training loop is fed with, whatever the data: shares of a step, and answers for a part.
+
+All feeds answer the same questions, so that one loop trains every model on every task.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from cocn import GraphBatch, SegmentBatch
+from pipeline.models.metrics import Predictions
+from pipeline.segments.loader import LoaderState
+
+
+@dataclass(frozen=True)
+class Share:
+    """A rank's part of one optimiser step.
+
+    Attributes:
+        batch: what the model reads; graphs of a collection in parts of like size.
+        rows: rows of the step over all ranks, which the summed loss is divided by.
+        label: class of each graph of the batch, or of each pair; None where the batch or the feed has them.
+        pairs: [2, P] pairs of nodes of the batch whose links are asked for.
+    """
+
+    batch: SegmentBatch | GraphBatch | tuple[GraphBatch, ...]
+    rows: int
+    label: Tensor | None = None
+    pairs: Tensor | None = None
+
+
+class Feed(Protocol):
+    """Where training data comes from."""
+
+    @property
+    def steps_per_epoch(self) -> int: ...
+
+    @property
+    def epoch_ended(self) -> bool:
+        """Whether the running epoch has no more shares."""
+
+    def start_epoch(self, epoch: int) -> None:
+        """Get ready for an epoch, or stay where the cursor is if that epoch runs already."""
+
+    def shares(self) -> Iterator[Share]:
+        """What is left of the running epoch, for this rank."""
+
+    def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
+        """This rank's part of a step's cross-entropy, summed over its rows; all ranks' parts add up to it."""
+
+    def predict(self, model: nn.Module, part: str) -> Predictions:
+        """Answers for a part of the split, in evaluation mode."""
+
+    def cursor(self) -> LoaderState | None:
+        """Place in the running epoch."""
+
+    def sequencer(self) -> dict[str, Tensor] | None:
+        """Weights of position regression that made the sequences of the running epoch."""
+
+    def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
+        """Go to a saved place."""
+
+
+class OneStepFeed:
+    """The cursor of a feed whose epochs are one step, on the whole graph.
+
+    Args:
+        num_rows: Rows of the step.
+        world_size: Number of ranks, which share out the heads and all see every row.
+    """
+
+    def __init__(self, num_rows: int, world_size: int) -> None:
+        self._num_rows = num_rows
+        self._world_size = world_size
+        self._epoch = 0
+        self._pending = True
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return 1
+
+    @property
+    def epoch_ended(self) -> bool:
+        return not self._pending
+
+    def start_epoch(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            self._epoch, self._pending = epoch, True
+
+    def cursor(self) -> LoaderState | None:
+        rows = self._num_rows
+        position = 0 if self._pending else rows
+        return LoaderState(epoch=self._epoch, position=position, num_rows=rows, batch_size=rows, seed=0)
+
+    def sequencer(self) -> dict[str, Tensor] | None:
+        return None
+
+    def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
+        if cursor is not None:
+            self._epoch, self._pending = cursor.epoch, cursor.position == 0
