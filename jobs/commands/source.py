@@ -8,7 +8,7 @@ import typer
 if TYPE_CHECKING:
     from pipeline.config.loading import Config
     from pipeline.config.locations import Uri
-    from pipeline.ingest.stage import SourceOptions
+    from pipeline.config.settings import SourceOptions
 
 ConfigFiles = Annotated[
     list[Path] | None,
@@ -51,7 +51,8 @@ def place_of(flag: str, text: str) -> "Path | Uri":
 
 def resolve_options(config: "Config", source: str | None, **flags: object) -> "SourceOptions":
     """The options of a source: the configuration's, overridden by the flags that were given."""
-    from pipeline.ingest.stage import SourceOptions, options_from
+    from pipeline.config.settings import SourceOptions
+    from pipeline.ingest.stage import options_from
 
     given = {name: value for name, value in flags.items() if value is not None}
     if source is not None:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from pipeline.cluster.job_api import PROBE_PREFIX, Cluster
-from pipeline.config.loading import Config, ConfigError, dotted_values, read_yaml
+from pipeline.config.loading import Config, ConfigError, read_yaml
 from pipeline.config.locations import Uri
+from pipeline.config.nested_keys import dotted_values
 from pipeline.paper.registry import FAMILY
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.passwords import without_password

@@ -23,6 +23,8 @@ from pipeline.comparison.statistics import (
     format_score,
 )
 from pipeline.comparison.svg_charts import Mark, Series, line_chart, scatter_chart, stacked_chart
+from pipeline.config.loading import Config
+from pipeline.config.marks import marks_of
 from pipeline.tracking.mlflow_store import PAGE_QUERY
 
 #: Where `cocn ui` serves a file or a database by default.
@@ -31,7 +33,8 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 #: In the order they run; others, such as propagated features, come in between.
 STAGES = ("ingest", "positions", "orders", "segments", "training")
 PLAIN_STAGES = (("segments-", "segments"), ("propagated-", "propagated features"))
-PER_TRAINING = frozenset({"data.split", "train.seed", "tracking.uri", "output", "data.store"})
+#: Settings in which models may differ without being compared under different conditions.
+INDIFFERENT = frozenset(key for key, mark in marks_of(Config) if mark.repeats or mark.decides == "nothing")
 
 
 @dataclass(frozen=True)
@@ -288,7 +291,7 @@ def _differences(trainings: Sequence[Training]) -> str:
     """The parameters in which the compared models differ."""
     models = sorted({(t.dataset, t.model) for t in trainings})
     by_model = {(t.dataset, t.model): t.params for t in trainings}
-    keys = sorted({key for params in by_model.values() for key in params} - PER_TRAINING)
+    keys = sorted({key for params in by_model.values() for key in params} - INDIFFERENT)
     body = []
     for key in keys:
         values = [by_model[model].get(key, "–") for model in models]

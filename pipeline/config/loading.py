@@ -1,14 +1,14 @@
 """Reading a configuration: a YAML file, then flags, with one-line errors that name file, key and remedy."""
 
 import difflib
-import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from pipeline.config.nested_keys import dotted_keys, merge, section_of
 from pipeline.config.settings import (
     Config,
     DataConfig,
@@ -70,7 +70,7 @@ def load_config(
     origins: dict[str, str] = {}
     for file in files:
         content = read_yaml(file)
-        for key in _dotted_keys(content):
+        for key in dotted_keys(content):
             check_key(key, str(file))
             origins[key] = str(file)
         merge(values, content)
@@ -135,7 +135,7 @@ def valid_keys(model: type[BaseModel] = Config, prefix: str = "") -> Iterator[st
     """Every dotted key of the configuration, sections included."""
     for name, field in model.model_fields.items():
         yield prefix + name
-        if (section := _section(field.annotation)) is not None:
+        if (section := section_of(field.annotation)) is not None:
             yield from valid_keys(section, f"{prefix}{name}.")
 
 
@@ -155,36 +155,6 @@ def nearest_key(key: str, keys: Iterable[str]) -> str:
         return 2 * last + whole
 
     return max(keys, key=likeness)
-
-
-def _section(annotation: Any) -> type[BaseModel] | None:
-    choices = get_args(annotation) if isinstance(annotation, types.UnionType) else (annotation,)
-    return next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), None)
-
-
-def dotted_values(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """The leaves of nested keys, by dotted key."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from dotted_values(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def merge(values: dict[str, Any], content: Mapping[str, Any]) -> None:
-    """Lay nested keys over others, in place."""
-    for name, value in content.items():
-        if isinstance(value, Mapping) and isinstance(values.get(name), dict):
-            merge(values[name], value)
-        else:
-            values[name] = value
-
-
-def _dotted_keys(values: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
-    for name, value in values.items():
-        yield f"{prefix}{name}"
-        if isinstance(value, Mapping):
-            yield from _dotted_keys(value, f"{prefix}{name}.")
 
 
 def _assign(values: dict[str, Any], key: str, value: object, origin: str) -> None:

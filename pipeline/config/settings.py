@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from pipeline.config.locations import Place, RemotePlace
+from pipeline.config.marks import decides
 
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
@@ -26,6 +27,7 @@ def _parse_workers(value: object) -> int | str:
 Workers = Annotated[int | str, PlainValidator(_parse_workers)]
 
 
+ModelName = Literal["vanilla", "expanded", "sparse", "segment", "mlp", "gcn", "gat", "sage", "sgc", "linkx"]
 MetricName = Literal[
     "accuracy",
     "roc_auc",
@@ -41,199 +43,205 @@ MetricName = Literal[
 
 
 class Section(BaseModel):
-    """A part of the configuration: unknown keys are refused, values never change after reading."""
+    """A part of the configuration: unknown keys are refused, values never change after reading.
+
+    Every setting is declared with `decides(…)`, which says what depends on it: see `pipeline.config.marks`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class DataConfig(Section):
-    """Which graph, which split of it, and where its files lie."""
+class SourceOptions(Section):
+    """Where a graph comes from and how it is read."""
 
-    source: str = "minesweeper"
+    source: str = decides("store", "minesweeper")
     """The name of a data set, or the path of a graph to ingest."""
-    data_root: Path | None = None
+    data_root: Path | None = decides("nothing", None)
     """Directory with the raw files of benchmark data sets; generated graphs need none."""
-    store: Place | None = None
+    seed: Natural = decides("store", 0)
+    """Seed of generated graphs and of generated splits."""
+    side: Annotated[int, Field(ge=2)] = decides("store", 100)
+    """Side of the minesweeper grid; the graph has side × side nodes."""
+    num_nodes: Count | None = decides("store", None)
+    """Nodes of a generated power-law graph, or of an edge list whose last nodes have no edges."""
+    num_graphs: Annotated[int, Field(ge=30)] = decides("store", 300)
+    """Graphs of the generated collection `motifs`."""
+    features: Path | None = decides("store", None)
+    """Features of the nodes of an edge list: .npy, .npz, .csv, .tsv or .parquet."""
+    labels: Path | None = decides("store", None)
+    """Classes of the nodes of an edge list, in the same formats."""
+    source_column: str | None = decides("store", None)
+    """Column of an edge list with the start of each edge; by default the first."""
+    target_column: str | None = decides("store", None)
+    """Column of an edge list with the end of each edge; by default the second."""
+    id_column: str | None = decides("store", None)
+    """Column of the node tables with the ids that edges use; by default `id` if there is one, else rows."""
+    label_column: str | None = decides("store", None)
+    """Column of the node tables with the class; by default `label`."""
+    split_column: str | None = decides("store", None)
+    """Column of the node tables with train, val or test; by default `split` where there is one."""
+    directed: bool = decides("store", False)
+    """Keep the direction of the edges; distances always ignore it."""
+    num_splits: Count = decides("store", 10)
+    """Random splits made for graphs that come without any, or folds of a collection's cross-validation."""
+    train_share: Annotated[float, Field(gt=0, lt=1)] = decides("store", 0.5)
+    """Share of training nodes in random splits."""
+    validation_share: Fraction = decides("store", 0.25)
+    """Share of validation nodes in random splits; the rest are test nodes."""
+
+
+class DataConfig(SourceOptions):
+    """Which graph, which split of it, what to predict, and where its store lies."""
+
+    store: Place | None = decides("nothing", None)
     """Directory or URI (s3://, gs://) of the graph store; by default one per source and parameters under
     `output`."""
-    split: Natural = 0
+    split: Natural = decides("inputs", 0, repeats=True)
     """Which of the data set's splits into training, validation and test nodes."""
-    seed: Natural = 0
-    """Seed of generated graphs and of generated splits."""
-    side: Annotated[int, Field(ge=2)] = 100
-    """Side of the minesweeper grid; the graph has side × side nodes."""
-    num_nodes: Count | None = None
-    """Nodes of a generated power-law graph, or of an edge list whose last nodes have no edges."""
-    num_graphs: Annotated[int, Field(ge=30)] = 300
-    """Graphs of the generated collection `motifs`."""
-    task: Literal["auto", "node", "graph", "link"] = "auto"
+    task: Literal["auto", "node", "graph", "link"] = decides("weights", "auto")
     """What to predict; `auto` is what the store has labels of, and `link` hides edges of a single graph."""
-    protocol: Literal["holdout", "gin"] = "holdout"
+    protocol: Literal["holdout", "gin"] = decides("weights", "holdout")
     """How a fold of a collection is tested: `holdout` selects the epoch on another fold; `gin`, as published,
     trains on that fold too and selects on the test part, which reports more than a new graph would get."""
-    features: Path | None = None
-    """Features of the nodes of an edge list: .npy, .npz, .csv, .tsv or .parquet."""
-    labels: Path | None = None
-    """Classes of the nodes of an edge list, in the same formats."""
-    source_column: str | None = None
-    """Column of an edge list with the start of each edge; by default the first."""
-    target_column: str | None = None
-    """Column of an edge list with the end of each edge; by default the second."""
-    id_column: str | None = None
-    """Column of the node tables with the ids that edges use; by default `id` if there is one, else rows."""
-    label_column: str | None = None
-    """Column of the node tables with the class; by default `label`."""
-    split_column: str | None = None
-    """Column of the node tables with train, val or test; by default `split` where there is one."""
-    directed: bool = False
-    """Keep the direction of the edges; distances always ignore it."""
-    link_validation_share: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    link_validation_share: Annotated[float, Field(gt=0, lt=1)] = decides("inputs", 0.05)
     """Share of a graph's edges that are hidden for validation where links are predicted."""
-    link_test_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    link_test_share: Annotated[float, Field(gt=0, lt=1)] = decides("inputs", 0.1)
     """Share of a graph's edges that are hidden for the test where links are predicted."""
-    link_negatives: Count = 1
+    link_negatives: Count = decides("inputs", 1)
     """Pairs without an edge for each hidden one, which all hidden ones of a part are ranked among."""
-    num_splits: Count = 10
-    """Random splits made for graphs that come without any, or folds of a collection's cross-validation."""
-    train_share: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """Share of training nodes in random splits."""
-    validation_share: Fraction = 0.25
-    """Share of validation nodes in random splits; the rest are test nodes."""
 
 
 class PositionConfig(Section):
     """How the static positions of the nodes are pre-computed."""
 
-    truncate: Count = 4
+    truncate: Count = decides("inputs", 4)
     """Distances beyond this many hops count as one hop more than it."""
-    depth: Literal["truncated", "full"] = "truncated"
+    depth: Literal["truncated", "full"] = decides("inputs", "truncated")
     """`full` searches until every reachable node is found."""
-    landmarks: Count | None = None
+    landmarks: Count | None = decides("inputs", None)
     """Number of random sources; None takes every node as a source."""
-    order: Literal["window", "profile", "lappe", "rwpe", "rcm"] = "window"
+    order: Literal["window", "profile", "lappe", "rwpe", "rcm"] = decides("inputs", "window")
     """What fixed heads order nodes by: windows that cover as many edges as they can, distance profiles,
     Laplacian eigenvectors, random walks or reverse Cuthill–McKee."""
-    batch_sources: Count = 512
+    batch_sources: Count = decides("nothing", 512)
     """Sources that share one sweep over the graph; one batch is one Ray task."""
-    refinements: Natural = 1
+    refinements: Natural = decides("inputs", 1)
     """How often the linear system is solved again with the exact product of distances and positions."""
-    seed: Natural = 0
+    seed: Natural = decides("inputs", 0)
     """Seed of the landmarks."""
 
 
 class SegmentConfig(Section):
     """How sequences are cut into segments and written to shards."""
 
-    length: Annotated[int, Field(ge=2)] = 8
+    length: Annotated[int, Field(ge=2)] = decides("inputs", 8)
     """Nodes in a segment (b in the paper), and how near the store's orders bring the ends of an edge."""
-    shard_rows: Count = 65536
+    shard_rows: Count = decides("inputs", 65536)
     """Records in a shard file."""
-    seed: Natural = 0
+    seed: Natural = decides("inputs", 0)
     """Seed of the random directions that give the heads different orders."""
 
 
 class ModelConfig(Section):
     """Which member of the family, and its size."""
 
-    name: Literal["vanilla", "expanded", "sparse", "segment", "mlp", "gcn", "gat", "sage", "sgc", "linkx"] = (
-        "segment"
-    )
+    name: ModelName = decides("weights", "segment")
     """A member of the CoCN family, or a baseline from PyG."""
-    hidden_channels: Count = 64
+    hidden_channels: Count = decides("weights", 64)
     """Width of every layer."""
-    heads: Count = 8
+    heads: Count = decides("inputs", 8)
     """Number of permutations (m in the paper), and of the sequences that segments are cut from."""
-    kernel_size: Count = 5
+    kernel_size: Count = decides("weights", 5)
     """Nodes a diagonal convolution reads at once (k in the paper)."""
-    tau: Positive = 1.0
+    tau: Positive = decides("weights", 1.0)
     """Sharpness of the relaxed permutation (τ in the paper); the sparse model has none."""
-    smoothness: Natural = 2
+    smoothness: Natural = decides("weights", 2)
     """How often features are propagated to give positions (t in the paper)."""
-    unit_layers: Natural = 2
+    unit_layers: Natural = decides("weights", 2)
     """Layers of step one (L1 in the paper)."""
-    pool_layers: Natural = 1
+    pool_layers: Natural = decides("weights", 1)
     """Layers whose step is the kernel size, which shorten the sequence (L2 in the paper)."""
-    final_layer: bool = False
+    final_layer: bool = decides("weights", False)
     """One more layer of step one after the pooling layers."""
-    inception_kernels: tuple[Count, ...] = ()
+    inception_kernels: tuple[Count, ...] = decides("weights", ())
     """Kernel sizes of parallel convolutions; empty for a single one of `kernel_size`."""
-    residual: bool = True
+    residual: bool = decides("weights", True)
     """Add the averaged input of a layer to its output."""
-    dropout: Fraction = 0.2
+    dropout: Fraction = decides("weights", 0.2)
     """Share of activations dropped in training."""
-    feature_dropout: Fraction = 0.0
+    feature_dropout: Fraction = decides("weights", 0.0)
     """Share of input features dropped in training."""
-    node_features: bool = True
+    node_features: bool = decides("weights", True)
     """Read the nodes' own features."""
-    propagated_features: Natural = 1
+    propagated_features: Natural = decides("weights", 1)
     """How often features are averaged over the neighbours, each time appended to the input; 0 for none."""
-    structure_features: bool = True
+    structure_features: bool = decides("weights", True)
     """Read the edges inside a window."""
-    positions: Literal["auto", "explicit", "implicit", "fixed"] = "auto"
+    positions: Literal["auto", "explicit", "implicit", "fixed"] = decides("weights", "auto")
     """What orders the nodes: learned from features, learned from their place in the graph, or the store's own
     order; `auto` is fixed for segments, which then stream from shards, and explicit otherwise."""
-    propagation: Literal["auto", "after", "before"] = "auto"
+    propagation: Literal["auto", "after", "before"] = decides("weights", "auto")
     """Propagate after the MLP, as the paper does, or the features before it, once, into the store; `auto` is
     before for segments, which need no graph in memory then, and after otherwise."""
-    neighbours: Count = 10
+    neighbours: Count = decides("weights", 10)
     """Neighbours that `sage` samples of a node in each layer, where PyG can sample."""
-    self_loops: bool = True
+    self_loops: bool = decides("inputs", True)
     """Add self-loops to the graph that propagates positions."""
-    pooling: Literal["mean", "sum"] = "mean"
+    pooling: Literal["mean", "sum"] = decides("weights", "mean")
     """How a baseline sums up the nodes of a graph; the CoCN family takes the largest of each channel."""
-    ranking: Literal["auto", "pairwise", "taylor"] = "auto"
+    ranking: Literal["auto", "pairwise", "taylor"] = decides("weights", "auto")
     """Backward of the ranks; `auto` takes the pairwise one for windows and small graphs."""
 
 
 class TrainConfig(Section):
     """The training loop."""
 
-    epochs: Count = 50
+    epochs: Count = decides("weights", 50)
     """Passes over the training nodes."""
-    batch_size: Count = 1000
+    batch_size: Count = decides("weights", 1000)
     """Records, or graphs of a collection, in a batch, over all workers; a step on a whole graph has none."""
-    learning_rate: Positive = 1e-3
+    learning_rate: Positive = decides("weights", 1e-3)
     """Learning rate at its peak."""
-    optimiser: Literal["adamw", "adam"] = "adamw"
+    optimiser: Literal["adamw", "adam"] = decides("weights", "adamw")
     """`adam` adds weight decay to the gradient, as the paper does: rare features lose their weights to it."""
-    schedule: Literal["constant", "cosine"] = "constant"
+    schedule: Literal["constant", "cosine"] = decides("weights", "constant")
     """How the learning rate goes from its peak: stays, or falls to zero along a cosine."""
-    warmup_steps: Natural = 0
+    warmup_steps: Natural = decides("weights", 0)
     """Optimiser steps over which the learning rate rises to its peak."""
-    weight_decay: NonNegative = 1e-5
+    weight_decay: NonNegative = decides("weights", 1e-5)
     """Weight decay."""
-    class_weights: bool = False
+    class_weights: bool = decides("weights", False)
     """Weigh each class by the inverse of its share of the training nodes."""
-    metric: Literal["auto", MetricName] = "auto"
+    metric: Literal["auto", MetricName] = decides("weights", "auto")
     """What selects the best epoch and is compared; `auto` is accuracy for graphs, mrr for links and,
     for nodes, roc_auc of two classes, accuracy of more."""
-    patience: Natural = 0
+    patience: Natural = decides("weights", 0)
     """Epochs without a lower validation loss before training stops; 0 never stops early."""
-    seed: Natural = 0
+    seed: Natural = decides("weights", 0, repeats=True)
     """Seed of the parameters, the shuffling and dropout."""
-    clip: NonNegative = 1.0
+    clip: NonNegative = decides("weights", 1.0)
     """Largest norm of the gradient; 0 does not clip."""
-    time_budget: Positive | None = None
+    time_budget: Positive | None = decides("weights", None, extends=True)
     """Seconds after which training ends with the epoch it is in."""
-    validate_every: Count = 1
+    validate_every: Count = decides("weights", 1)
     """Epochs between two validations."""
-    checkpoint_seconds: NonNegative = 30
+    checkpoint_seconds: NonNegative = decides("nothing", 30)
     """Seconds between two checkpoints, in mid-epoch too; the end and the best epoch always have one."""
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16"] = decides("weights", "float32")
     """Number type of the convolutions; positions and ranks stay in float32."""
 
 
 class ResourceConfig(Section):
     """What the run may use; never changes a result beyond rounding."""
 
-    workers: Workers = 1
+    workers: Workers = decides("nothing", 1)
     """Processes that train together: a number, or a range such as 2..8, of which as many run as there is room
     for."""
-    resize_seconds: Positive = 60
+    resize_seconds: Positive = decides("nothing", 60)
     """How often a training with a range of workers looks for room for more of them."""
-    cpus_per_worker: Count | None = None
+    cpus_per_worker: Count | None = decides("nothing", None)
     """Cores, and threads, of each worker; by default the machine's cores are shared out evenly."""
-    gpus_per_worker: NonNegative = 0
+    gpus_per_worker: NonNegative = decides("nothing", 0)
     """GPUs of each worker."""
 
     @property
@@ -250,23 +258,23 @@ class ResourceConfig(Section):
 class TrackingConfig(Section):
     """Where runs are recorded."""
 
-    uri: str | None = None
+    uri: str | None = decides("nothing", None)
     """MLflow tracking URI; by default MLFLOW_TRACKING_URI, else the file `mlflow.db` under `output`."""
-    experiment: str = "cocn"
+    experiment: str = decides("nothing", "cocn")
     """Name of the MLflow experiment."""
 
 
 class StorageConfig(Section):
     """Object storage, for nodes that share no disk; credentials come from the environment alone."""
 
-    uri: RemotePlace | None = None
+    uri: RemotePlace | None = decides("nothing", None)
     """URI (s3://, gs://) that checkpoints, results and predictions are copied to and continued from; by
     default they lie under `output` alone, which all nodes must see then."""
-    cache: Path = Path("~/.cache/cocn")
+    cache: Path = decides("nothing", Path("~/.cache/cocn"))
     """Directory of each node for files of remote stores."""
-    cache_gib: Positive = 20
+    cache_gib: Positive = decides("nothing", 20)
     """Size that the cache keeps to, in GiB; what was not used for longest goes first."""
-    retry_seconds: NonNegative = 120
+    retry_seconds: NonNegative = decides("nothing", 120)
     """How long a storage that does not answer is asked again."""
 
 
@@ -289,5 +297,5 @@ class Config(Section):
     """MLflow."""
     storage: StorageConfig = StorageConfig()
     """Object storage and its cache."""
-    output: Path = Path("runs")
+    output: Path = decides("nothing", Path("runs"))
     """Directory that holds everything a run writes."""

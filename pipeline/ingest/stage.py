@@ -12,6 +12,8 @@ from typing import cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from pipeline.config.marks import decisive_settings
+from pipeline.config.settings import DataConfig, SourceOptions
 from pipeline.ingest.archives import read_mat, read_npz
 from pipeline.ingest.checks import (
     RawGraph,
@@ -42,40 +44,6 @@ GRAPH_SUFFIXES = (".metis", ".graph", ".nkb")
 DEFAULT_NODES = 100_000
 
 
-class SourceOptions(BaseModel):
-    """Where a graph comes from and how it is read; fields as in the configuration's `data`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    source: str = "minesweeper"
-    """Name of a data set, or path of a file."""
-    data_root: Path | None = None
-    """Directory with raw files of published data sets."""
-    seed: int = 0
-    """Seed of generated graphs and of random splits."""
-    side: int = PUBLISHED_SIDE
-    """Side of the minesweeper board."""
-    num_nodes: int | None = None
-    """Nodes of a generated power-law graph, or of an edge list whose last nodes have no edges."""
-    num_graphs: int = 300
-    """Graphs of the generated collection."""
-    features: Path | None = None
-    """Features of an edge list's nodes."""
-    labels: Path | None = None
-    """Classes of an edge list's nodes."""
-    source_column: str | None = None
-    target_column: str | None = None
-    id_column: str | None = None
-    label_column: str | None = None
-    split_column: str | None = None
-    directed: bool = False
-    """Keep the direction of the edges."""
-    num_splits: int = 10
-    """Random splits for graphs that have none, folds of the cross-validation of collections."""
-    train_share: float = 0.5
-    validation_share: float = 0.25
-
-
 class IngestParameters(BaseModel):
     """What decides the graph in a store; two runs with the same have the same bytes."""
 
@@ -95,10 +63,9 @@ class Ingested:
     fresh: bool
 
 
-def options_from(section: BaseModel) -> SourceOptions:
-    """The options that a section of the configuration holds."""
-    fields = {name: getattr(section, name) for name in SourceOptions.model_fields if hasattr(section, name)}
-    return SourceOptions.model_validate(fields)
+def options_from(data: DataConfig) -> SourceOptions:
+    """The options of the source that the configuration names."""
+    return SourceOptions.model_validate({name: getattr(data, name) for name in SourceOptions.model_fields})
 
 
 def ingest(options: SourceOptions, place: Path | Remote) -> Ingested:
@@ -155,12 +122,13 @@ def existing_parent(path: Path) -> Path:
 def describe_source(options: SourceOptions) -> IngestParameters:
     """The identity of a source: its options and the digests of its files, but no path."""
     files = {path.name: file_sha256(path) for path in _source_files(options)}
-    skip = {"source", "data_root", "features", "labels"}
-    used = options.model_dump(mode="json", exclude=skip)
+    unused = {"source", "features", "labels"}  # named and digested apart
     if options.source != "minesweeper" or not is_generated(options):
-        used.pop("side")
+        unused.add("side")
     if options.source != "motifs":
-        used.pop("num_graphs")
+        unused.add("num_graphs")
+    decisive = decisive_settings(options, "store")
+    used = {name: value for name, value in decisive.items() if name not in unused}
     return IngestParameters(source=short_name(options), options=used, files=dict(sorted(files.items())))
 
 

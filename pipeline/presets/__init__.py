@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import yaml
 
-from pipeline.config.loading import dotted_values, merge
+from pipeline.config.nested_keys import dotted_values, merge
 from pipeline.config.settings import ModelConfig
 from pipeline.paper.registry import FAMILY, find_benchmark
 from pipeline.runtime.errors import UserError

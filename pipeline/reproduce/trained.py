@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from pipeline.config.loading import Config, load_config
+from pipeline.config.marks import decisive_settings
 from pipeline.ingest.published import AbsentDataError
 from pipeline.paper.registry import find_benchmark
 from pipeline.presets import load_preset
@@ -126,7 +127,8 @@ def is_settled(known: TrainingRecord, config: Config, budget: float | None) -> b
 
     A setting that a record lacks is newer than the record, which had its default.
     """
-    if {**decisive_settings(Config()), **known.settings} != decisive_settings(config):
+    wanted, defaults = settings_of(config), settings_of(Config())
+    if any(known.settings.get(key, defaults[key]) != value for key, value in wanted.items()):
         return False
     return not known.cut_short or (budget is not None and budget <= known.seconds)
 
@@ -136,27 +138,16 @@ def configure(cell: Cell, request: Request, split: int) -> Config:
     preset = load_preset(cell.dataset, cell.model, quick=request.scale == "quick")
     config = load_config(None, {**preset, **cell.overrides, **request.base, "data.split": split})
     # Stores hold one set of sequences and of propagated features each.
-    shape = {
-        "positions": config.positions.model_dump(mode="json"),
-        "segments": config.segments.model_dump(mode="json"),
-        "heads": config.model.heads,
-        "self_loops": config.model.self_loops,
-    }
+    shape = decisive_settings(config, "inputs", repeats=False)
     store = config.output / STORES / f"{cell.dataset}-{text_sha256(shape)[:8]}"
     return config.model_copy(update={"data": config.data.model_copy(update={"store": store})})
 
 
-def decisive_settings(config: Config) -> dict[str, JsonValue]:
-    """What decides a number: model, training, sequences and the shares of the splits; by dotted key."""
-    decisive = {"train_share", "validation_share", "directed", "protocol"}
-    sections = {
-        "model": config.model.model_dump(mode="json"),
-        "train": config.train.model_dump(mode="json", exclude={"checkpoint_seconds", "time_budget"}),
-        "segments": {"length": config.segments.length},
-        "positions": config.positions.model_dump(mode="json", exclude={"batch_sources"}),
-        "data": config.data.model_dump(mode="json", include=decisive),
-    }
-    return {f"{name}.{key}": value for name, keys in sections.items() for key, value in keys.items()}
+def settings_of(config: Config) -> dict[str, JsonValue]:
+    """What decides a number, by dotted key, apart from data set, seed and split: a record names these."""
+    found = decisive_settings(config, "store", "inputs", "weights", repeats=False, extends=False)
+    del found["data.source"]
+    return found
 
 
 def find_record(records: Records, cell: Cell, scale: Scale, split: int, seed: int) -> TrainingRecord | None:
@@ -187,7 +178,7 @@ def run_training(item: Todo, request: Request, budget: float | None, parent: Run
         peak_memory_mb=round(result.peak_memory_mb, 1),
         num_parameters=result.num_parameters,
         curve=curve_of(result) if config.data.protocol == "gin" else {},
-        settings=decisive_settings(item.config),
+        settings=settings_of(item.config),
         source=Source.here(request.command),
     )
 

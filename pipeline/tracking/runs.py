@@ -5,7 +5,6 @@ opens a `Tracker`. A run ends as FINISHED, FAILED or KILLED whatever happens to 
 Ctrl-C ends it here, and one whose process vanished is ended by the next command or by `cocn track sync`.
 """
 
-import hashlib
 import logging
 import os
 import uuid
@@ -16,8 +15,11 @@ from pathlib import Path
 from types import TracebackType
 
 from pipeline.config.loading import Config, to_yaml
+from pipeline.config.marks import decisive_settings
+from pipeline.config.nested_keys import dotted_values
 from pipeline.runtime.passwords import hide_passwords, without_password
 from pipeline.runtime.provenance import device_name, library_versions, source_revision, user_name
+from pipeline.storage.files import text_sha256
 from pipeline.tracking.journal import Journal, Record, left_over
 from pipeline.tracking.mlflow_store import Status, TrackingStore, tracking_uri
 from pipeline.tracking.run_logger import NotCreatedError, RunReference, Tracker, send_journal
@@ -258,31 +260,12 @@ def close_orphans(directory: Path) -> int:
 
 def flatten(config: Config) -> dict[str, str]:
     """The configuration as MLflow parameters, by dotted key."""
-    flat: dict[str, str] = {}
-
-    def visit(prefix: str, value: object) -> None:
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                visit(f"{prefix}.{key}" if prefix else key, inner)
-        else:
-            flat[prefix] = str(value)
-
-    visit("", config.model_dump(mode="json"))
-    return flat
+    return {key: str(value) for key, value in dotted_values(config.model_dump(mode="json"))}
 
 
 def config_digest(config: Config) -> str:
     """Digest of what decides a result, apart from seed and split: runs that share it may be averaged."""
-    same = config.model_copy(
-        update={
-            "output": Path(),
-            "data": config.data.model_copy(update={"split": 0, "data_root": None, "store": None}),
-            "train": config.train.model_copy(update={"seed": 0}),
-            "tracking": type(config.tracking)(),
-            "resources": type(config.resources)(),
-        }
-    )
-    return hashlib.sha256(to_yaml(same).encode()).hexdigest()[:12]
+    return text_sha256(decisive_settings(config, "store", "inputs", "weights", repeats=False))[:12]
 
 
 @cache

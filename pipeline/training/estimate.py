@@ -7,17 +7,11 @@ from pathlib import Path
 
 from pipeline.config.loading import Config
 from pipeline.config.locations import Uri
+from pipeline.config.settings import SourceOptions
 from pipeline.ingest.edgelists import TEXT_SUFFIXES, TextFormat
 from pipeline.ingest.external_sort import MEMORY_EDGES
 from pipeline.ingest.published import BY_NAME
-from pipeline.ingest.stage import (
-    DEFAULT_NODES,
-    SourceOptions,
-    existing_parent,
-    is_collection,
-    is_generated,
-    read_source,
-)
+from pipeline.ingest.stage import DEFAULT_NODES, existing_parent, is_collection, is_generated, read_source
 from pipeline.positions.search import BYTES_IN_ROW, MAX_SOURCES
 from pipeline.positions.stage import (
     COLUMN_LANDMARKS,

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.config.loading import Config
+from pipeline.config.marks import decisive_settings
 from pipeline.models.metrics import chosen_metric
 from pipeline.models.networks import resolve_task, streams
 from pipeline.runtime.errors import UserError
@@ -50,18 +51,9 @@ class RunNote(BaseModel):
 
 def training_directory(config: Config, store: GraphStore) -> Path:
     """Directory of a training: the same configuration on the same graph continues in the same place."""
-    decisive = {
-        "model": config.model.model_dump(mode="json"),
-        "train": config.train.model_dump(mode="json", exclude={"checkpoint_seconds", "time_budget"}),
-        "segments": config.segments.model_dump(mode="json"),
-        "order": config.positions.order,
-        "split": config.data.split,
-        "store": input_digest(store, config),
-    }
-    if store.is_collection or config.data.task != "auto":
-        decisive |= {"task": config.data.task, "protocol": config.data.protocol}
-    name = f"{store.manifest.name}-{config.model.name}-{text_sha256(decisive)[:12]}"
-    return config.output.absolute() / TRAININGS / name
+    settings = decisive_settings(config, "inputs", "weights", extends=False)
+    digest = text_sha256({"settings": settings, "store": input_digest(store, config)})
+    return config.output.absolute() / TRAININGS / f"{store.manifest.name}-{config.model.name}-{digest[:12]}"
 
 
 def training_mirror(config: Config, name: str) -> Remote | None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from pipeline.config.loading import Config
-from pipeline.config.settings import ModelConfig
+from pipeline.config.settings import ModelConfig, SourceOptions
 from pipeline.engine.session import ray_session
 from pipeline.features.arrangement import write_arrangement
 from pipeline.features.propagation import propagate_features
-from pipeline.ingest.stage import SourceOptions, describe_source, ingest, options_from, short_name
+from pipeline.ingest.stage import describe_source, ingest, options_from, short_name
 from pipeline.models.networks import FAMILY, position_source, resolve_task, streams
 from pipeline.orders.stage import OrderParameters, write_orders
 from pipeline.positions.stage import DEFAULT_BUDGET_SECONDS, Choice, resolve_parameters, write_positions

@@ -144,7 +144,8 @@ def test_plan_of_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_plan_of_a_store_and_of_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from pipeline.ingest.stage import SourceOptions, ingest
+    from pipeline.config.settings import SourceOptions
+    from pipeline.ingest.stage import ingest
 
     store = ingest(SourceOptions(source="minesweeper", side=7), tmp_path / "store").store
     assert cocn("plan", store.path, "--json") == 0

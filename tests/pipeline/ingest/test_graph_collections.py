@@ -9,10 +9,11 @@ import pytest
 import torch
 
 import cocn
+from pipeline.config.settings import SourceOptions
 from pipeline.features.arrangement import write_arrangement
 from pipeline.ingest.graph_collections import Graphs, assemble, motifs, one_hot, read_collection
 from pipeline.ingest.published import BY_NAME, raw_file
-from pipeline.ingest.stage import SourceOptions, ingest
+from pipeline.ingest.stage import ingest
 from pipeline.models.networks import Inputs, build_model
 from pipeline.models.parallel import distribute
 from pipeline.runtime.errors import UserError

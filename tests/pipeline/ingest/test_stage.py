@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
+from pipeline.config.settings import SourceOptions
 from pipeline.ingest.archives import load_arrays
 from pipeline.ingest.external_sort import EdgeSpill
 from pipeline.ingest.published import BY_NAME, PUBLISHED, raw_file
-from pipeline.ingest.stage import SourceOptions, ingest, is_generated, read_source
+from pipeline.ingest.stage import ingest, is_generated, read_source
 from pipeline.runtime.errors import UserError
 from pipeline.store.cleaning import clean_edges
 from pipeline.store.graph_store import GraphStore

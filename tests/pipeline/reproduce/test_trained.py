@@ -11,11 +11,11 @@ from pipeline.reproduce.trained import (
     Request,
     compare,
     configure,
-    decisive_settings,
     is_settled,
     parse_duration,
     plan,
     run_table,
+    settings_of,
 )
 from pipeline.runtime.errors import UserError
 from tests.pipeline.reproduce.conftest import training
@@ -91,7 +91,7 @@ def test_records_are_settled_unless_settings_or_time_would_change_them(tmp_path:
     todo = plan(request(tmp_path), Records(tmp_path / "none"))[0]
     known = training("minesweeper", "sparse", cut_short=True)
     assert not is_settled(known, todo.config, None)
-    same = known.model_copy(update={"settings": decisive_settings(todo.config)})
+    same = known.model_copy(update={"settings": settings_of(todo.config)})
     assert not is_settled(same, todo.config, None)
     assert not is_settled(same, todo.config, 61.0)
     assert is_settled(same, todo.config, 60.0)

@@ -314,6 +314,13 @@ def test_a_live_run_is_no_orphan(parent: Run, config: Config) -> None:
 
 def test_parameters_are_flat_and_the_digest_ignores_what_does_not_decide(config: Config) -> None:
     assert flatten(config)["model.kernel_size"] == "5"
-    other = load_config(None, {"output": config.output / "x", "train.seed": 7, "data.split": 3})
-    assert config_digest(other) == config_digest(config)
+    indifferent = {
+        "output": config.output / "x",
+        "train.seed": 7,
+        "data.split": 3,
+        "storage.cache": config.output / "cache",
+        "train.checkpoint_seconds": 1,
+        "resources.workers": 2,
+    }
+    assert config_digest(load_config(None, indifferent)) == config_digest(config)
     assert config_digest(load_config(None, {"train.epochs": 3})) != config_digest(config)

@@ -12,10 +12,10 @@ import torch
 import torch.multiprocessing as multiprocessing
 
 import pipeline.training.loop
+from pipeline.config.settings import SourceOptions
 from pipeline.features.arrangement import write_arrangement
 from pipeline.ingest.graph_collections import motifs
 from pipeline.ingest.published import BY_NAME, raw_file
-from pipeline.ingest.stage import SourceOptions
 from pipeline.prediction.inference import predict
 from pipeline.prediction.serving import open_answers
 from pipeline.runtime.errors import UserError

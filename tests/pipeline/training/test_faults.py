@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.ingest.stage import SourceOptions, ingest
+from pipeline.config.settings import SourceOptions
+from pipeline.ingest.stage import ingest
 from pipeline.positions.stage import PositionParameters, write_positions
 from pipeline.store.graph_store import GraphStore
 
@@ -126,7 +127,8 @@ import json, subprocess, sys
 from pathlib import Path
 from pipeline.runtime.errors import UserError
 from pipeline.storage.files import SPACE_MARGIN_BYTES, file_sha256
-from pipeline.ingest.stage import SourceOptions, ingest
+from pipeline.config.settings import SourceOptions
+from pipeline.ingest.stage import ingest
 from pipeline.positions.stage import PositionParameters, write_positions
 
 disk = Path(sys.argv[1])

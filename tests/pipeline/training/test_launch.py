@@ -27,6 +27,14 @@ def test_what_decides_the_weights_decides_the_directory(tiny_store: GraphStore, 
     assert len({same, *others}) == 5
 
 
+def test_how_far_positions_look_decides_the_directory_where_they_are_computed_anew(
+    tiny_store: GraphStore, tmp_path: Path
+) -> None:
+    links = {"data__task": "link", "model__name": "sparse", "model__positions": "implicit"}
+    near, far = (tiny_config(tmp_path, positions__truncate=hops, **links) for hops in (4, 6))
+    assert training_directory(near, tiny_store) != training_directory(far, tiny_store)
+
+
 def test_stages_of_other_splits_leave_the_directory_alone(tiny_store: GraphStore, tmp_path: Path) -> None:
     config = tiny_config(tmp_path)
     before = training_directory(config, tiny_store)
