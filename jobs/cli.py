@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from jobs.signals import INTERRUPTED, heed_termination, interruption
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.passwords import hide_passwords
 
@@ -30,17 +30,14 @@ COMMANDS = (
     "bench",
     "doctor",
 )
-# What typer, too, makes of Ctrl-C.
-INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong input, 130 interrupted."""
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong input, 130 interrupted, 143 terminated."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words or os.environ.get("COCN_DEBUG") == "1"
     words = [word for word in words if word != "--debug"]
-    # Like Ctrl-C, a polite request to end must let runs be closed and temporary files go.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    heed_termination()
     sys.exit(_run(words, debug))
 
 
@@ -64,16 +61,16 @@ def build_app() -> typer.Typer:
 def _run(words: Sequence[str], debug: bool) -> int:
     try:
         code = int(build_app()(args=words, prog_name="cocn", standalone_mode=False) or 0)
-        return _fail("interrupted", code, debug) if code == INTERRUPTED else code
+        return _fail(*interruption(), debug) if code == INTERRUPTED else code
     except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED, debug)
+        return _fail(*interruption(), debug)
     except UserError as error:
         return _fail(str(error), 2, debug)
     except typer.TyperException as error:
         message = error.format_message()  # empty when a command without arguments has shown its help
         return _fail(f"{message} (see cocn --help)", error.exit_code, debug) if message else error.exit_code
     except typer.Abort:
-        return _fail("interrupted", INTERRUPTED, debug)
+        return _fail(*interruption(), debug)
     except Exception as error:  # noqa: BLE001 - the one place where any failure becomes one line
         return _fail(f"{type(error).__name__}: {error} (--debug shows where)", 1, debug)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from jobs.output import to_json
+from jobs.signals import heed_termination, interruption
 from pipeline.config.loading import Config, load_config
 from pipeline.runtime.errors import UserError
 
@@ -31,14 +32,16 @@ def run_job(name: str, arguments: Sequence[str], work: Callable[[Config], object
     if not arguments:
         say(f"usage: python -m {name} CONFIG [CONFIG …]")
         return 2
+    heed_termination()
     try:
         result = work(read_config(arguments))
     except UserError as error:
         say(f"{name}: {error}")
         return 2
     except KeyboardInterrupt:
-        say(f"{name}: interrupted; the same configuration goes on from here")
-        return 130
+        reason, code = interruption()
+        say(f"{name}: {reason}; the same configuration continues from here")
+        return code
     print(to_json(result), flush=True)  # noqa: T201
     return 0
 

@@ -178,7 +178,7 @@ def open_browser(directory: Path) -> Iterator[Page]:
             process.wait(10)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            process.wait(10)
 
 
 def kept(directory: Path) -> Path:

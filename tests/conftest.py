@@ -43,6 +43,7 @@ def storage(endpoint: Storage, monkeypatch: pytest.MonkeyPatch) -> Storage:
     """The endpoint, with its credentials in the environment."""
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
+    endpoint.line.restore()  # a test that failed may have left it cut
     return endpoint
 
 

@@ -109,11 +109,16 @@ def start_nodes(count: int, log: Path) -> Iterator[Nodes]:
             text=True,
         ) as process,
     ):
-        gcs = read_answer(process)["gcs"]
-        yield Nodes(private, f"http://127.0.0.1:{port}", gcs, token, process)
         assert process.stdin is not None
-        process.stdin.close()
-        process.wait(60)
+        try:
+            gcs = read_answer(process)["gcs"]
+            yield Nodes(private, f"http://127.0.0.1:{port}", gcs, token, process)
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
     for path in (directory, private):
         shutil.rmtree(path, ignore_errors=True)
 

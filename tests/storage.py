@@ -20,58 +20,76 @@ ENVIRONMENT = {
 }
 BUCKET = "bucket"
 PATIENCE_SECONDS = 120
+CONNECT_SECONDS = 10
 
 
 class Line:
-    """A TCP relay to a port of this machine."""
+    """A TCP relay to a port of this machine.
+
+    The port stays its own while the line is cut, so that nobody else takes it in the meantime, and the two
+    sockets of a connection are closed together, so that no thread reads from a number that is another's then.
+    """
 
     def __init__(self, upstream: int) -> None:
         self._upstream = upstream
         self._open: set[socket.socket] = set()
-        self._listener: socket.socket | None = None
-        self.port = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._whole = True
+        self.port = int(self._listener.getsockname()[1])
         self.bytes = 0
-        self.restore()
+        threading.Thread(target=self._accept, daemon=True).start()
 
     def restore(self) -> None:
         """Take connections, at the same port as before."""
-        listener = socket.create_server(("127.0.0.1", self.port))
-        self.port, self._listener = listener.getsockname()[1], listener
-        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+        self._whole = True
 
     def cut(self) -> None:
-        """Refuse new connections and break those that are open."""
-        if self._listener is not None:
-            # Wakes the thread that waits on it.
+        """Break the connections that are open, and new ones as they come."""
+        self._whole = False
+        for end in list(self._open):
             with suppress(OSError):
-                self._listener.shutdown(socket.SHUT_RDWR)
-            self._listener.close()
-            self._listener = None
-        for one in list(self._open):
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                end.shutdown(socket.SHUT_RDWR)
 
-    def _accept(self, listener: socket.socket) -> None:
+    def close(self) -> None:
+        """End the relay."""
+        self.cut()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits on it
+        self._listener.close()
+
+    def _accept(self) -> None:
         while True:
             try:
-                near, _ = listener.accept()
+                near, _ = self._listener.accept()
             except OSError:
                 return
-            far = socket.create_connection(("127.0.0.1", self._upstream))
-            self._open |= {near, far}
-            for pair in ((near, far), (far, near)):
-                threading.Thread(target=self._relay, args=pair, daemon=True).start()
+            threading.Thread(target=self._connect, args=(near,), daemon=True).start()
+
+    def _connect(self, near: socket.socket) -> None:
+        with near:
+            try:
+                far = socket.create_connection(("127.0.0.1", self._upstream), CONNECT_SECONDS)
+            except OSError:
+                return
+            with far:
+                far.settimeout(None)
+                ends = {near, far}
+                self._open |= ends
+                if self._whole:
+                    back = threading.Thread(target=self._relay, args=(far, near), daemon=True)
+                    back.start()
+                    self._relay(near, far)
+                    back.join(PATIENCE_SECONDS)
+                self._open -= ends
 
     def _relay(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(65_536):
                 target.sendall(data)
                 self.bytes += len(data)
-        for one in (source, target):
-            self._open.discard(one)
+        for end in (source, target):
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                end.shutdown(socket.SHUT_RDWR)
 
 
 @dataclass(frozen=True)
@@ -143,5 +161,5 @@ def serve_storage() -> Iterator[Storage]:
     try:
         yield storage
     finally:
-        storage.line.cut()
+        storage.line.close()
         server.stop()

@@ -32,6 +32,11 @@ Answer = TypeVar("Answer")
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 15.0
 CHUNK_BYTES = 8 * 2**20
+#: Silence after which a request counts as lost, and how often S3's client repeats one by itself. It repeats
+#: thirty times by default: a hanging connection would cost 100 seconds before `storage.retry_seconds` counts.
+SILENCE_SECONDS = 10.0
+CONNECT_SECONDS = 5.0
+ATTEMPTS = 2
 #: Where an object appears whole or not at all; elsewhere it gets its name by a rename.
 APPEARS_WHOLE = ("s3", "gcs", "abfs")
 #: What no second attempt mends.
@@ -230,7 +235,16 @@ def local_file(out: Path | Remote) -> Iterator[Path]:
 @lru_cache(maxsize=32)
 def _open(uri: str) -> tuple[pafs.FileSystem, str]:
     files, path = pafs.FileSystem.from_uri(uri)
-    return files, str(path)
+    return _impatient(files) if files.type_name == "s3" else files, str(path)
+
+
+def _impatient(files: pafs.S3FileSystem) -> pafs.S3FileSystem:
+    """The same file system with limits on its waits, for which a URI has no words."""
+    _, (settings,) = files.__reduce__()
+    limits = {"request_timeout": SILENCE_SECONDS, "connect_timeout": CONNECT_SECONDS}
+    return pafs.S3FileSystem(
+        **{**settings, **limits}, retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)
+    )
 
 
 @contextmanager

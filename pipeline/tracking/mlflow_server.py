@@ -116,7 +116,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             break
         except subprocess.TimeoutExpired:
             continue
-    process.wait()
+    process.wait(STOP_TIMEOUT_SECONDS)
 
 
 def _last_line(log: IO[bytes]) -> str:

@@ -189,7 +189,11 @@ def test_mlflow_is_started_with_options_it_has_and_with_authentication() -> None
     deployment = next(d for d in resources_of("Deployment") if d["metadata"]["name"] == "mlflow")
     command = deployment["spec"]["template"]["spec"]["containers"][0]["command"]
     shown = subprocess.run(
-        [sys.executable, "-m", "mlflow", "server", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "mlflow", "server", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     ).stdout
     options = dict(word.removeprefix("--").split("=", 1) for word in command if word.startswith("--"))
     assert all(f"--{name}" in shown for name in options)
@@ -235,7 +239,7 @@ def test_the_launcher_file_is_one_that_ray_accepts() -> None:
 
 def test_the_slurm_script_is_valid_and_uses_a_token() -> None:
     script = INFRA / "slurm.sh"
-    assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
+    assert subprocess.run(["bash", "-n", str(script)], check=False, timeout=30).returncode == 0
     text = script.read_text()
     assert "RAY_AUTH_MODE=token" in text
     assert "--dashboard-host=127.0.0.1" in text

@@ -80,7 +80,7 @@ def test_jobs_on_storage_survive_a_dropped_connection_and_tell_no_secret(
 
     watcher = cut_when(copied, storage, seconds=8)
     assert f"MLflow run: {mlflow.address}/#/experiments/" in run("train")
-    watcher.join()
+    watcher.join(300)
     written = json.loads(run("predict").splitlines()[-1])["out"]
     assert "report: s3://" in run("compare")
 

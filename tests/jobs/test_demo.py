@@ -17,7 +17,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> "tuple[Path, subprocess.Co
     output = tmp_path_factory.mktemp("demo") / "a path with spaces"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     command = [sys.executable, "-m", "jobs.cli", "demo", "--side", "24", "--output", str(output), "--json"]
-    done = subprocess.run(command, env=inherited, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=inherited, capture_output=True, text=True, timeout=500, check=False)
     return output, done
 
 

@@ -166,7 +166,7 @@ def test_job_prints_json_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_job_with_bad_arguments(tmp_path: Path) -> None:
     def run(*words: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "jobs.preprocess", *words]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
     assert run().returncode == 2
     missing = run(str(tmp_path / "nothing.yaml"))

@@ -35,6 +35,7 @@ def run(program: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         env={**inherited, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
+        timeout=180,
         check=False,
     )
 

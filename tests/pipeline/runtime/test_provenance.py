@@ -8,7 +8,7 @@ from pipeline.runtime.provenance import source_revision
 
 def git(directory: Path, *arguments: str) -> None:
     identity = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *identity, *arguments], cwd=directory, check=True, capture_output=True)
+    subprocess.run(["git", *identity, *arguments], cwd=directory, check=True, capture_output=True, timeout=60)
 
 
 def test_changed_code_makes_a_revision_dirty_and_new_results_do_not(tmp_path: Path) -> None:

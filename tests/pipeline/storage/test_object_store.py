@@ -186,7 +186,7 @@ def test_a_connection_that_drops_in_mid_stage_is_waited_for(
     config = configure(storage.uri("dropped"), tmp_path)
     watcher = cut_when(lambda: "nodes/labels.arrow" in storage.names("dropped"), storage, seconds=8)
     prepare(config, options_from(config.data))
-    watcher.join()
+    watcher.join(300)
     assert "does not answer (NETWORK_CONNECTION); trying again" in caplog.text
     assert uploaded(storage, "dropped") == contents(local)
 
@@ -203,7 +203,7 @@ def test_a_storage_that_stays_away_is_one_line_and_the_rerun_uploads_the_rest(
     watcher = cut_when(lambda: len(notes()) >= 2, storage, seconds=None)
     with pytest.raises(UserError, match=r"to answer \(got NETWORK_CONNECTION for 1 s\): the same command"):
         prepare(config, options_from(config.data))
-    watcher.join()
+    watcher.join(300)
     assert len(notes()) >= 2
     storage.line.restore()
     assert not GraphStore.open(Remote(Uri(storage.uri("away")), config.storage)).has("segments-0")

@@ -190,7 +190,11 @@ def test_second_writer_is_refused(store: GraphStore) -> None:
     )
     with store.begin("double", Parameters()):
         result = subprocess.run(
-            [sys.executable, "-c", program, str(store.path)], capture_output=True, text=True, check=False
+            [sys.executable, "-c", program, str(store.path)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
     assert result.returncode != 0
     assert "Expected no other writer" in result.stderr
@@ -306,4 +310,5 @@ def test_reading_a_store_does_not_import_pandas(store: GraphStore) -> None:
         "s = GraphStore.open(Path(sys.argv[1])); s.csr(), s.features(), s.labels(), s.split();"
         "sys.exit('pandas' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", program, str(store.path)], check=False).returncode == 0
+    command = [sys.executable, "-c", program, str(store.path)]
+    assert subprocess.run(command, timeout=120, check=False).returncode == 0

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_the_same_command_goes_on_after_its_process_was_killed(
         wait_for_mid_epoch(directory, lambda: first.poll() is None)
     finally:
         first.send_signal(signal.SIGKILL)
-        first.wait()
+        first.wait(60)
     found = directory()
     assert found is not None
     assert read_result(found) is None
@@ -115,22 +116,49 @@ def test_the_same_command_goes_on_after_its_process_was_killed(
     assert sorted(run.status for run in runs if run.tags["cocn.role"] == "parent") == ["FAILED", "FINISHED"]
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.cluster)])
-def test_ctrl_c_leaves_no_run_that_seems_to_go_on(
-    tiny_store: GraphStore, tmp_path: Path, tracking_database: Path, workers: int
+# What a script starts in the background ignores Ctrl-C, with all that this starts: here it counts again.
+HEED_INTERRUPTS = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("workers", "number", "reason"),
+    [
+        (1, signal.SIGINT, "interrupted"),
+        (1, signal.SIGTERM, "terminated"),
+        pytest.param(2, signal.SIGINT, "interrupted", marks=pytest.mark.cluster),
+        pytest.param(2, signal.SIGTERM, "terminated", marks=pytest.mark.cluster),
+    ],
+)
+def test_a_polite_end_leaves_no_run_that_seems_to_go_on(
+    tiny_store: GraphStore,
+    tmp_path: Path,
+    tracking_database: Path,
+    workers: int,
+    number: signal.Signals,
+    reason: str,
 ) -> None:
     output = tmp_path / "runs"
     settings = {"data__store": str(tiny_store.path), "train__epochs": 100_000, "resources__workers": workers}
     command, started = command_line(small_steps(output, **settings), tmp_path, tracking_database)
-    # A terminal sends Ctrl-C to everything it started, so the command has a session of its own.
-    with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True, **started) as process:
+    command = [sys.executable, "-c", HEED_INTERRUPTS, *command]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True, **started)
+    try:
         wait_for_mid_epoch(
             lambda: next((output / "trainings").glob("*-segment-*"), None), lambda: process.poll() is None
         )
-        os.killpg(process.pid, signal.SIGINT)
+        # A terminal tells everything that it started; whoever terminates a job tells the job alone.
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         _, told = process.communicate(timeout=TIMEOUT_SECONDS)
-    assert process.returncode == 130, told
-    assert told.splitlines()[-1] == "cocn: interrupted"
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+    assert process.returncode == 128 + number, told
+    assert told.splitlines()[-1] == f"cocn: {reason}"
     runs = TrackingStore(f"sqlite:///{output / 'mlflow.db'}").read_runs("cocn")
     assert [run.status for run in runs] == ["KILLED", "KILLED"]
     assert list((output / "journals").iterdir()) == []
@@ -166,7 +194,7 @@ def test_a_group_of_workers_goes_on_after_one_was_killed(
     watcher = threading.Thread(target=kill_one, daemon=True)
     watcher.start()
     train_on_ray(jobs["broken"])
-    watcher.join()
+    watcher.join(300)
     assert killed
     whole, broken = (read_result(job.directory) for job in jobs.values())
     assert whole is not None

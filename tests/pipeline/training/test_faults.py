@@ -80,7 +80,7 @@ def kill_one_worker(store: GraphStore) -> Iterator[list[int]]:
         yield killed
     finally:
         stop.set()
-        thread.join()
+        thread.join(30)
 
 
 @pytest.mark.usefixtures("local_ray")
@@ -111,7 +111,7 @@ def test_killed_driver(store: GraphStore, undisturbed: dict[str, bytes]) -> None
         # What is left of its session: the Ray that it started.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
+        driver.wait(30)
     assert not GraphStore.open(store.path).has("positions")
     assert write_positions(GraphStore.open(store.path), PARAMETERS)
     measured = GraphStore.open(store.path).timings()["positions"]
@@ -155,7 +155,7 @@ print(json.dumps({"told": told, "resumed": resumed, "digests": digests}))
 
 def test_full_disk(undisturbed: dict[str, bytes], tmp_path: Path) -> None:
     private = ["unshare", "--map-root-user", "--mount"]
-    if subprocess.run([*private, "true"], capture_output=True, check=False).returncode:
+    if subprocess.run([*private, "true"], capture_output=True, check=False, timeout=30).returncode:
         pytest.skip("this system lets no one mount a disk of their own")
     program = [sys.executable, "-c", FULL_DISK, str(tmp_path)]
     done = subprocess.run(

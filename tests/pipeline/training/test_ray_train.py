@@ -68,7 +68,7 @@ def test_a_range_runs_as_many_as_there_is_room_for(
         train_on_ray(jobs[1])
     finally:
         done.set()
-        watcher.join()
+        watcher.join(300)
     assert max(seen) == 2  # the CPUs of the tests' Ray
     losses = [[record.train_loss for record in read_epochs(job.directory)] for job in jobs]
     assert losses[1] == pytest.approx(losses[0], abs=1e-5)

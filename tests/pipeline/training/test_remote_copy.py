@@ -76,7 +76,7 @@ def test_a_training_goes_on_from_its_copy_on_an_empty_machine(
     watcher = cut_when(lambda: steps_copied(storage, "moved") >= 3, storage, seconds=None)
     with pytest.raises(UserError, match=r"to answer \(got .* for 1 s\): the same command goes on from here"):
         train_worker(job)
-    watcher.join()
+    watcher.join(300)
     storage.line.restore()
     assert job.mirror is not None
     index = read_index(job.mirror)
@@ -98,7 +98,7 @@ def test_a_connection_that_drops_in_training_is_waited_for(
     job = remote_job(storage, tiny_store, tmp_path, "waited")
     watcher = cut_when(lambda: steps_copied(storage, "waited") >= 3, storage, seconds=8)
     train_worker(job)
-    watcher.join()
+    watcher.join(300)
     assert "does not answer" in caplog.text
     require_equal(job.directory, train_whole(tiny_store, tmp_path))
 
