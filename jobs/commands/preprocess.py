@@ -22,6 +22,7 @@ from jobs.commands.source import (
     SourceColumn,
     SplitColumn,
     TargetColumn,
+    WeightColumn,
     resolve_options,
 )
 from jobs.output import emit
@@ -52,6 +53,7 @@ def preprocess(
     id_column: IdColumn = None,
     label_column: LabelColumn = None,
     split_column: SplitColumn = None,
+    weight_column: WeightColumn = None,
     directed: Directed = None,
     truncate: Annotated[int | None, typer.Option(min=1, help="Hops that distances are counted to.")] = None,
     depth: Annotated[
@@ -113,6 +115,7 @@ def preprocess(
         id_column=id_column,
         label_column=label_column,
         split_column=split_column,
+        weight_column=weight_column,
         directed=directed,
     )
     result = prepare(

@@ -29,6 +29,9 @@ TargetColumn = Annotated[str | None, typer.Option(help="Column of an edge list; 
 IdColumn = Annotated[str | None, typer.Option(help="Column of a node table with ids; by default 'id'.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Column with classes; by default 'label'.")]
 SplitColumn = Annotated[str | None, typer.Option(help="Column with train, val, test; by default 'split'.")]
+WeightColumn = Annotated[
+    str | None, typer.Option(help="Column of an edge list with weights; by default 'weight'. a,b for two.")
+]
 Directed = Annotated[bool | None, typer.Option("--directed", help="Keep the direction of edges.")]
 Assignments = Annotated[
     list[str] | None, typer.Option("--set", help="Any key of the configuration: KEY=VALUE; repeatable.")

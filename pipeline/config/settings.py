@@ -80,6 +80,9 @@ class SourceOptions(Section):
     """Column of the node tables with the class; by default `label`."""
     split_column: str | None = decides("store", None)
     """Column of the node tables with train, val or test; by default `split` where there is one."""
+    weight_column: str | None = decides("store", None)
+    """Column of an edge list with a number that comes with each edge, or several separated by commas; by
+    default `weight` where there is one."""
     directed: bool = decides("store", False)
     """Keep the direction of the edges; distances always ignore it."""
     num_splits: Count = decides("store", 10)

@@ -22,7 +22,7 @@ def read_npz(path: Path, *, directed: bool = False) -> RawGraph:
     |---|---|
     | heterophilous | `edges` [m, 2], `node_features`, `node_labels`, `train_masks`, `val_…`, `test_…` |
     | shchur | `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`, `attr_…` or `attr_matrix`, `labels` |
-    | plain | `edges` [2, m] or [m, 2], and `features`, `labels`, `splits` where there are |
+    | plain | `edges` [2, m] or [m, 2], and `features`, `labels`, `splits`, `edge_values` where there are |
 
     Raises:
         UserError: If the file is damaged, needs pickle, or has none of these layouts.
@@ -137,6 +137,7 @@ def _plain(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
         features=arrays.get("features"),
         labels=arrays.get("labels"),
         splits=arrays.get("splits"),
+        edge_values=arrays.get("edge_values"),
         directed=directed,
     )
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pipeline.runtime.errors import UserError
 from pipeline.store.arrays import CSR
-from pipeline.store.cleaning import EdgeReport, clean_edges
+from pipeline.store.cleaning import EdgeReport, clean_edges, entry_rows
 from pipeline.store.splits import NONE
 
 
@@ -21,6 +21,7 @@ class RawGraph:
         features: [n, d] float32.
         labels: [n] int64, −1 where unknown.
         splits: [s, n] int8; no rows where the source has no split.
+        edge_values: [m, e] float32, one row per entry of `csr`; None for plain edges.
     """
 
     name: str
@@ -30,6 +31,7 @@ class RawGraph:
     labels: NDArray[np.int64]
     splits: NDArray[np.int8]
     ids: pa.Array | None = None
+    edge_values: NDArray[np.float32] | None = None
 
     @property
     def num_classes(self) -> int:
@@ -46,6 +48,7 @@ def make_raw(
     features: NDArray[Any] | None = None,
     labels: NDArray[Any] | None = None,
     splits: NDArray[np.int8] | None = None,
+    edge_values: NDArray[Any] | None = None,
     directed: bool = False,
 ) -> RawGraph:
     """Check arrays that a file held and clean their edges.
@@ -59,6 +62,8 @@ def make_raw(
         features: One row a node.
         labels: One class a node.
         splits: One row a split.
+        edge_values: One weight, or one row of features, per raw edge. Of repeated edges the first counts, and
+            an edge that is listed one way only has the same value both ways.
         directed: Keep the direction of the edges.
 
     Raises:
@@ -67,6 +72,7 @@ def make_raw(
     check_not_empty(origin, num_nodes)
     for column, values in (("source", sources), ("target", targets)):
         check_ids(origin, column, values, num_nodes)
+    checked_values = check_edge_values(origin, edge_values, len(sources))
     csr, report = clean_edges(sources, targets, num_nodes, directed=directed)
     return RawGraph(
         name=name,
@@ -75,6 +81,7 @@ def make_raw(
         features=check_features(origin, features, num_nodes),
         labels=check_labels(origin, labels, num_nodes),
         splits=check_splits(origin, splits, num_nodes),
+        edge_values=None if checked_values is None else checked_values[entry_rows(csr, sources, targets)],
     )
 
 
@@ -119,6 +126,32 @@ def check_features(origin: str, features: NDArray[Any] | None, num_nodes: int) -
             f"(got {features[row, column]} in row {row + 1}, column {column + 1})"
         )
     return values
+
+
+def check_edge_values(
+    origin: str, values: NDArray[Any] | None, num_edges: int, first_row: int = 0
+) -> NDArray[np.float32] | None:
+    """Weights or features of edges as float32 [r, e]; rows are counted from 1."""
+    if values is None:
+        return None
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or len(values) != num_edges or not values.shape[1]:
+        raise UserError(
+            f"Expected the edge values in '{origin}' to have a row for each of {num_edges} edges "
+            f"(got shape {values.shape})"
+        )
+    if not (np.issubdtype(values.dtype, np.number) or values.dtype == np.bool_):
+        raise UserError(f"Expected the edge values in '{origin}' to be numbers (got {values.dtype})")
+    with np.errstate(over="ignore"):
+        converted = np.ascontiguousarray(values, dtype=np.float32)
+    wrong = np.flatnonzero(~np.isfinite(converted).all(1))
+    if wrong.size:
+        raise UserError(
+            f"Expected the edge values in '{origin}' to be finite "
+            f"(got {values[wrong[0]].tolist()} in row {first_row + int(wrong[0]) + 1})"
+        )
+    return converted
 
 
 def check_labels(origin: str, labels: NDArray[Any] | None, num_nodes: int) -> NDArray[np.int64]:

@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
-from pipeline.ingest.checks import check_ids
+from pipeline.ingest.checks import check_edge_values, check_ids
 from pipeline.runtime.errors import UserError
 
 BLOCK_BYTES = 16 * 2**20
 BLOCK_ROWS = 2**20
 COMMENTS = ("#", "%")
+DEFAULT_WEIGHT = "weight"
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".edgelist", ".snap")
 
 
@@ -29,6 +30,8 @@ class EdgeList:
     path: Path
     source_column: str | None = None
     target_column: str | None = None
+    weight_column: str | None = None
+    """Column with a weight, or several separated by commas; by default `weight` where there is one."""
 
     def blocks(self) -> Iterator["Block"]:
         """The edges, a block at a time.
@@ -82,7 +85,21 @@ class EdgeList:
                 raise UserError(f"Expected '{self.path}' to have column '{name}' (got {', '.join(names)})")
             columns.append(_check_column(self.path, name, batch.column(names.index(name)), row))
             chosen.append(name)
-        return Block(row, columns[0], columns[1], (chosen[0], chosen[1]))
+        return Block(row, columns[0], columns[1], (chosen[0], chosen[1]), self._values(batch, row))
+
+    def _values(self, batch: pa.RecordBatch, row: int) -> NDArray[np.float32] | None:
+        names = batch.schema.names
+        if self.weight_column is None:
+            wanted = [DEFAULT_WEIGHT] if DEFAULT_WEIGHT in names[2:] else []
+        else:
+            wanted = [name.strip() for name in self.weight_column.split(",")]
+        for name in wanted:
+            if name not in names:
+                raise UserError(f"Expected '{self.path}' to have column '{name}' (got {', '.join(names)})")
+        if not wanted:
+            return None
+        columns = [_numbers(self.path, name, batch.column(names.index(name)), row) for name in wanted]
+        return check_edge_values(str(self.path), np.stack(columns, axis=1), batch.num_rows, row)
 
 
 @dataclass(frozen=True)
@@ -93,6 +110,8 @@ class Block:
     source: pa.Array
     target: pa.Array
     names: tuple[str, str]
+    values: NDArray[np.float32] | None = None
+    """[r, e] weights or features."""
 
     @property
     def is_text(self) -> bool:
@@ -213,6 +232,21 @@ def _check_column(path: Path, name: str, column: pa.Array, row: int) -> pa.Array
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return column.cast(pa.string())
     raise UserError(f"Expected column '{name}' of '{path}' to hold integers or text (got {column.type})")
+
+
+def _numbers(path: Path, name: str, column: pa.Array, row: int) -> NDArray[np.generic]:
+    if not (
+        pa.types.is_integer(column.type)
+        or pa.types.is_floating(column.type)
+        or pa.types.is_boolean(column.type)
+    ):
+        raise UserError(f"Expected column '{name}' of '{path}' to hold numbers (got {column.type})")
+    if column.null_count:
+        wrong = pc.index(pc.is_null(column), True).as_py()
+        raise UserError(
+            f"Expected column '{name}' of '{path}' to have no gaps (got one in row {row + wrong + 1})"
+        )
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 def _check_sign(path: Path, name: str, column: pa.Array, row: int) -> pa.Array:

@@ -1,6 +1,7 @@
 """Adjacency structures from more edges than fit in memory: sorted range by range, on disk."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.store.arrays import CSR
-from pipeline.store.cleaning import EdgeReport, clean_edges, distinct, index_type
+from pipeline.store.cleaning import EdgeReport, clean_edges, distinct, entry_rows, index_type
 
 # Edges kept in memory; sorting them takes about 60 bytes each.
 MEMORY_EDGES = 2**24
@@ -17,6 +18,27 @@ CHUNK_EDGES = 2**20
 PAIR = np.dtype(np.int64)
 
 Pairs = NDArray[np.int64]
+Values = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SortedEdges:
+    """An adjacency structure, what was found among the raw edges, and the values of its entries [m, e]."""
+
+    csr: CSR
+    report: EdgeReport
+    values: Values | None = None
+
+
+@dataclass(frozen=True)
+class SortedRange:
+    """The entries of a range of nodes, and the raw edge that each one's values come from."""
+
+    rows: Pairs
+    columns: Pairs
+    origins: Pairs
+    num_forward: int
+    num_both: int
 
 
 class EdgeSpill:
@@ -26,36 +48,56 @@ class EdgeSpill:
         directory: Where files go; they must outlive the structure, whose entries may be mapped from one.
         num_nodes: n.
         directed: Keep the direction of the edges.
+        num_values: Numbers that come with every edge, such as a weight.
         memory_edges: How many edges may be in memory at once.
     """
 
     def __init__(
-        self, directory: Path, num_nodes: int, *, directed: bool = False, memory_edges: int = MEMORY_EDGES
+        self,
+        directory: Path,
+        num_nodes: int,
+        *,
+        directed: bool = False,
+        num_values: int = 0,
+        memory_edges: int = MEMORY_EDGES,
     ) -> None:
         self._directory = directory
         self._num_nodes = num_nodes
         self._directed = directed
+        self._num_values = num_values
         self._memory_edges = memory_edges
         self._kept: list[Pairs] = []
+        self._kept_values: list[Values] = []
         self._num_kept = 0
         self._file: BinaryIO | None = None
         self.spilled = 0
 
-    def append(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
-        """Add edges."""
+    def append(
+        self, sources: NDArray[np.int64], targets: NDArray[np.int64], values: Values | None = None
+    ) -> None:
+        """Add edges, with the values that come with them [r, e]."""
         self._kept.append(np.stack([sources, targets], axis=1))
+        if values is not None:
+            self._kept_values.append(values)
         self._num_kept += len(sources)
         if self._num_kept > self._memory_edges:
             self._flush()
 
-    def finish(self) -> tuple[CSR, EdgeReport]:
+    def finish(self) -> SortedEdges:
         """Sort everything into a structure."""
         if self._file is None:
-            pairs = np.concatenate(self._kept) if self._kept else np.zeros((0, 2), dtype=np.int64)
-            return clean_edges(pairs[:, 0], pairs[:, 1], self._num_nodes, directed=self._directed)
+            return self._sort_in_memory()
         self._flush()
         self._file.close()
         return self._sort()
+
+    def _sort_in_memory(self) -> SortedEdges:
+        pairs = np.concatenate(self._kept) if self._kept else np.zeros((0, 2), dtype=np.int64)
+        csr, report = clean_edges(pairs[:, 0], pairs[:, 1], self._num_nodes, directed=self._directed)
+        if not self._num_values:
+            return SortedEdges(csr, report)
+        values = np.concatenate([np.zeros((0, self._num_values), dtype=np.float32), *self._kept_values])
+        return SortedEdges(csr, report, values[entry_rows(csr, pairs[:, 0], pairs[:, 1])])
 
     def _flush(self) -> None:
         if self._file is None:
@@ -63,26 +105,32 @@ class EdgeSpill:
         for pairs in self._kept:
             pairs.tofile(self._file)
             self.spilled += len(pairs)
-        self._kept, self._num_kept = [], 0
+        with (self._directory / "values.bin").open("ab") as file:
+            for values in self._kept_values:
+                values.astype(np.float32).tofile(file)
+        self._kept, self._kept_values, self._num_kept = [], [], 0
 
     def _chunks(self) -> Iterator[Pairs]:
         with (self._directory / "edges.bin").open("rb") as file:
             while (values := np.fromfile(file, dtype=PAIR, count=2 * CHUNK_EDGES)).size:
                 yield values.reshape(-1, 2)
 
-    def _sort(self) -> tuple[CSR, EdgeReport]:
+    def _sort(self) -> SortedEdges:
         bounds, loops = self._ranges()
         self._partition(bounds)
         (self._directory / "edges.bin").unlink()
         degrees = np.zeros(self._num_nodes, dtype=np.int64)
         forward = both = 0
         path, kind = self._directory / "indices.bin", index_type(self._num_nodes)
-        with path.open("wb") as file:
+        raw_values = self._mapped("values.bin")
+        with path.open("wb") as file, (self._directory / "entry-values.bin").open("wb") as value_file:
             for number, (low, high) in enumerate(pairwise(bounds)):
-                rows, columns, one_way, distinct = self._sort_range(number, int(low))
-                forward, both = forward + one_way, both + distinct
-                degrees[low:high] = np.bincount(rows - low, minlength=high - low)
-                columns.astype(kind).tofile(file)
+                part = self._sort_range(number, int(low))
+                forward, both = forward + part.num_forward, both + part.num_both
+                degrees[low:high] = np.bincount(part.rows - low, minlength=high - low)
+                part.columns.astype(kind).tofile(file)
+                if raw_values is not None:
+                    raw_values[part.origins].tofile(value_file)
         indptr = np.zeros(self._num_nodes + 1, dtype=np.int64)
         np.cumsum(degrees, out=indptr[1:])
         indices = np.memmap(path, dtype=kind, mode="r") if indptr[-1] else np.zeros(0, dtype=kind)
@@ -94,7 +142,15 @@ class EdgeSpill:
             undirected_edges=both // 2,
             symmetrised=not self._directed,
         )
-        return CSR(indptr, np.asarray(indices)), report
+        return SortedEdges(CSR(indptr, np.asarray(indices)), report, self._mapped("entry-values.bin"))
+
+    def _mapped(self, name: str) -> Values | None:
+        path = self._directory / name
+        if not self._num_values:
+            return None
+        if not path.stat().st_size:
+            return np.zeros((0, self._num_values), dtype=np.float32)
+        return np.asarray(np.memmap(path, dtype=np.float32, mode="r").reshape(-1, self._num_values))
 
     def _ranges(self) -> tuple[NDArray[np.int64], int]:
         """Ranges of nodes with so few edges each that a range fits in memory."""
@@ -107,12 +163,21 @@ class EdgeSpill:
         return np.unique(np.concatenate([[0], starts, [self._num_nodes]])), loops
 
     def _partition(self, bounds: NDArray[np.int64]) -> None:
-        """Write every edge, and its reverse, to the file of its start; the reverse is marked."""
+        """Write every edge, and its reverse, to the file of its start; the reverse is marked.
+
+        Where edges have values, the number of the edge goes with it.
+        """
         files = [self._range_path(number).open("wb") for number in range(len(bounds) - 1)]
+        first = 0
         try:
             for pairs in self._chunks():
-                pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+                numbers = np.arange(first, first + len(pairs))
+                first += len(pairs)
+                kept = pairs[:, 0] != pairs[:, 1]
+                pairs, numbers = pairs[kept], numbers[kept]
                 marked = np.concatenate([pairs * (1, 2), pairs[:, ::-1] * (1, 2) + (0, 1)])
+                if self._num_values:
+                    marked = np.column_stack([marked, np.concatenate([numbers, numbers])])
                 place = np.searchsorted(bounds, marked[:, 0], side="right") - 1
                 marked = marked[np.argsort(place, kind="stable")]
                 ends = np.cumsum(np.bincount(place, minlength=len(files)))
@@ -122,16 +187,22 @@ class EdgeSpill:
             for file in files:
                 file.close()
 
-    def _sort_range(self, number: int, low: int) -> tuple[Pairs, Pairs, int, int]:
+    def _sort_range(self, number: int, low: int) -> SortedRange:
         path = self._range_path(number)
-        pairs = np.fromfile(path, dtype=PAIR).reshape(-1, 2)
+        table = np.fromfile(path, dtype=PAIR).reshape(-1, 3 if self._num_values else 2)
         path.unlink()
-        keys = distinct((pairs[:, 0] - low) * (2 * self._num_nodes) + pairs[:, 1])
+        raw = (table[:, 0] - low) * (2 * self._num_nodes) + table[:, 1]
+        keys = distinct(raw)
         one_way = keys[keys % 2 == 0] >> 1
         both = distinct(keys >> 1)
         chosen = one_way if self._directed else both
+        origins = np.zeros(0, dtype=np.int64)
+        if self._num_values:
+            # Marks sort an edge before the reverse of another; equal keys stay in the order of the source.
+            order = np.argsort(raw, kind="stable")
+            origins = table[order[np.searchsorted(raw[order] >> 1, chosen)], 2]
         rows = chosen // self._num_nodes
-        return rows + low, chosen - rows * self._num_nodes, len(one_way), len(both)
+        return SortedRange(rows + low, chosen - rows * self._num_nodes, origins, len(one_way), len(both))
 
     def _range_path(self, number: int) -> Path:
         return self._directory / f"range-{number:05d}.bin"

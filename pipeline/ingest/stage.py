@@ -24,7 +24,7 @@ from pipeline.ingest.checks import (
     check_splits,
 )
 from pipeline.ingest.edgelists import TEXT_SUFFIXES, EdgeList, Numbering, collect_names
-from pipeline.ingest.external_sort import EdgeSpill
+from pipeline.ingest.external_sort import EdgeSpill, SortedEdges
 from pipeline.ingest.generators import minesweeper, power_law
 from pipeline.ingest.graph_collections import motifs, read_collection
 from pipeline.ingest.node_tables import ColumnNames, NodeColumns, read_node_file
@@ -210,24 +210,34 @@ def _read_edges(options: SourceOptions, path: Path, directory: Path) -> RawGraph
                 f"(got {nodes.num_rows})"
             )
         return _with_nodes(raw, nodes)
-    edges = EdgeList(path, options.source_column, options.target_column)
+    edges = EdgeList(path, options.source_column, options.target_column, options.weight_column)
     numbering = _choose_numbering(edges, nodes, options.num_nodes)
     check_not_empty(str(path), numbering.num_nodes)
-    spill = EdgeSpill(directory, numbering.num_nodes, directed=options.directed)
-    for block in edges.blocks():
-        spill.append(*numbering.number(edges, block))
-    csr, report = spill.finish()
+    sorted_edges = _sort_edges(edges, numbering, directory, directed=options.directed)
     size = numbering.num_nodes
     raw = RawGraph(
         name=short_name(options),
-        csr=csr,
-        edges=report,
+        csr=sorted_edges.csr,
+        edges=sorted_edges.report,
         features=np.zeros((size, 0), dtype=np.float32),
         labels=np.full(size, -1),
         splits=np.zeros((0, size), dtype=np.int8),
         ids=numbering.ids,
+        edge_values=sorted_edges.values,
     )
     return _with_nodes(raw, nodes)
+
+
+def _sort_edges(edges: EdgeList, numbering: Numbering, directory: Path, *, directed: bool) -> SortedEdges:
+    spill: EdgeSpill | None = None
+    for block in edges.blocks():
+        if spill is None:
+            num_values = 0 if block.values is None else block.values.shape[1]
+            spill = EdgeSpill(directory, numbering.num_nodes, directed=directed, num_values=num_values)
+        spill.append(*numbering.number(edges, block), block.values)
+    if spill is None:
+        raise UserError(f"Expected '{edges.path}' to hold edges (got no rows)")
+    return spill.finish()
 
 
 def _choose_numbering(edges: EdgeList, nodes: NodeColumns | None, num_nodes: int | None) -> Numbering:
@@ -310,6 +320,7 @@ def _finish(raw: RawGraph, options: SourceOptions) -> GraphArrays:
         num_classes=raw.num_classes,
         directed=options.directed,
         ids=raw.ids,
+        edge_values=raw.edge_values,
     )
 
 

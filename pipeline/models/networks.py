@@ -34,6 +34,7 @@ class Inputs:
         num_nodes: nodes of the graph; only LINKX depends on it.
         task: what the answer is about: every node, every graph, or pairs of nodes.
         batched: whether a step reads some graphs of a collection.
+        num_edge_features: numbers that come with an edge; 0 for plain edges.
     """
 
     num_features: int
@@ -42,6 +43,7 @@ class Inputs:
     num_nodes: int = 0
     task: Task = "node"
     batched: bool = False
+    num_edge_features: int = 0
 
     @classmethod
     def of(cls, store: GraphStore, config: Config) -> "Inputs":
@@ -59,6 +61,7 @@ class Inputs:
             num_nodes=store.num_nodes,
             task=task,
             batched=store.is_collection,
+            num_edge_features=store.manifest.num_edge_features,
         )
 
 
@@ -160,6 +163,7 @@ def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> 
         "node_features": model.node_features,
         "structure_features": model.structure_features,
         "self_loops": model.self_loops,
+        "edge_channels": inputs.num_edge_features or 1,
     }
     if model.ranking != "auto":
         settings["rank_gradient"] = model.ranking

@@ -18,7 +18,7 @@ from pipeline.runtime.progress import progress
 from pipeline.segments.records import NodeTable, ShardSource
 from pipeline.segments.windows import Band, Segments, build_band, check_length
 from pipeline.storage.files import list_column
-from pipeline.store.arrays import CSR, SPLIT_NAMES
+from pipeline.store.arrays import CSR, EDGE_FEATURES_FILE, SPLIT_NAMES
 from pipeline.store.graph_store import GraphStore
 from pipeline.store.stage import Stage
 
@@ -26,7 +26,6 @@ from pipeline.store.stage import Stage
 REST = "rest"
 PARTS = (*SPLIT_NAMES, REST)
 SEQUENCES_FILE = "sequences.arrow"
-EDGE_FEATURES_FILE = "edges/features.arrow"
 
 # Cells (nodes × heads) from which Ray's tasks pay for its start.
 PARALLEL_CELLS = 1_000_000

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pipeline.storage.files import list_column
 
 SPLIT_NAMES = ("train", "val", "test")
+EDGE_FEATURES_FILE = "edges/features.arrow"
 
 Task = Literal["node", "graph", "link"]
 
@@ -58,6 +59,8 @@ class GraphArrays:
     directed: bool = False
     ids: pa.Array | None = None
     """The source's own node names, where they are not 0…n−1."""
+    edge_values: Floats | None = None
+    """[m, e] weights or features of the stored entries, beside `csr.indices`; None for plain edges."""
 
     @property
     def task(self) -> Task:
@@ -80,6 +83,8 @@ class GraphArrays:
             tables["nodes/splits.arrow"] = pa.table({f"split_{k}": row for k, row in enumerate(self.splits)})
         if self.ids is not None:
             tables["nodes/ids.arrow"] = pa.table({"id": self.ids})
+        if self.edge_values is not None:
+            tables[EDGE_FEATURES_FILE] = pa.table({"features": list_column(self.edge_values)})
         return tables
 
 
@@ -120,6 +125,8 @@ class CollectionArrays:
     pairs: Pairs | None = None
     """What a collection for link prediction asks about."""
     directed: bool = False
+    edge_values: Floats | None = None
+    """[m, e] weights or features of the stored entries, beside `csr.indices`; None for plain edges."""
 
     @property
     def num_graphs(self) -> int:
@@ -141,4 +148,6 @@ class CollectionArrays:
             columns = {"source": ends[:, 0], "target": ends[:, 1], "label": self.pairs.labels}
             tables["pairs/indptr.arrow"] = pa.table({"indptr": self.pairs.indptr})
             tables["pairs/pairs.arrow"] = pa.table(columns)
+        if self.edge_values is not None:
+            tables[EDGE_FEATURES_FILE] = pa.table({"features": list_column(self.edge_values)})
         return tables

@@ -96,6 +96,30 @@ def clean_edges(
     return csr_from_keys(forward if directed else both, num_nodes), report
 
 
+def entry_rows(
+    csr: CSR, sources: NDArray[np.integer[Any]], targets: NDArray[np.integer[Any]]
+) -> NDArray[np.int64]:
+    """The raw edge that every stored entry comes from: the first one that runs its way, else its reverse.
+
+    Args:
+        csr: What :func:`clean_edges` made of the raw edges.
+        sources: One end of every raw edge.
+        targets: The other end.
+
+    Shapes:
+        sources [r], targets [r] to rows [m], beside `csr.indices`.
+    """
+    size = csr.num_nodes
+    raw = sources.astype(np.int64) * size + targets
+    order = np.argsort(raw, kind="stable")
+    ordered = raw[order]
+    row, column = edge_sources(csr).astype(np.int64), csr.indices.astype(np.int64)
+    same_way = np.searchsorted(ordered, row * size + column)
+    listed = np.append(ordered, -1)[same_way] == row * size + column
+    other_way = np.searchsorted(ordered, column * size + row)
+    return order[np.where(listed, same_way, other_way)]
+
+
 def csr_from_keys(keys: NDArray[np.int64], num_nodes: int) -> CSR:
     """The structure whose entries are the sorted, distinct `keys` = row · n + column."""
     row = keys // num_nodes

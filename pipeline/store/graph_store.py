@@ -22,7 +22,15 @@ from pipeline.storage.files import (
     write_sealed_json,
 )
 from pipeline.storage.object_store import Remote, resolve
-from pipeline.store.arrays import CSR, CollectionArrays, Floats, GraphArrays, Integers, Pairs
+from pipeline.store.arrays import (
+    CSR,
+    EDGE_FEATURES_FILE,
+    CollectionArrays,
+    Floats,
+    GraphArrays,
+    Integers,
+    Pairs,
+)
 from pipeline.store.cleaning import symmetric
 from pipeline.store.manifest import (
     MANIFEST_NAME,
@@ -202,6 +210,12 @@ class GraphStore:
     def undirected_csr(self) -> CSR:
         """The graph with both directions of every edge: distances and orders ignore direction."""
         return symmetric(self.csr()) if self.directed else self.csr()
+
+    def edge_values(self) -> Floats | None:
+        """Weights or features of the entries of `csr` [m, e]; None for plain edges."""
+        if not self.manifest.num_edge_features:
+            return None
+        return cast(Floats, self.array(EDGE_FEATURES_FILE, "features"))
 
     def features(self) -> Floats:
         """Node features [n, d]."""
@@ -400,6 +414,7 @@ def describe_graph(graph: GraphArrays | CollectionArrays) -> Manifest:
         directed=graph.directed,
         task=graph.task,
         num_graphs=graph.num_graphs,
+        num_edge_features=0 if graph.edge_values is None else graph.edge_values.shape[1],
     )
 
 

@@ -64,6 +64,8 @@ class Manifest(Entry):
     """What the labels are about."""
     num_graphs: int = 1
     """Graphs of a collection, whose nodes lie side by side."""
+    num_edge_features: int = 0
+    """Numbers that come with an edge, such as a weight; 0 for plain edges."""
     timings: str = TIMINGS_NAME
     files: dict[str, FileEntry] = {}
     stages: dict[str, StageEntry] = {}

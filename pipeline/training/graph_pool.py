@@ -3,7 +3,7 @@
 Legend: G graphs of the collection, B of a batch, T nodes, M edges, P pairs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -57,6 +57,8 @@ class GraphPool:
         pairs: [G + 1] where the pairs of each graph begin; None without pairs.
         ends: [2, P] their nodes, numbered within their graph.
         pair_label: [P].
+        values: [M, E] weights or features of the edges; None for plain edges.
+        symmetric: whether both directions of every edge have the same values.
     """
 
     nodes: Tensor
@@ -70,6 +72,8 @@ class GraphPool:
     pairs: Tensor | None = None
     ends: Tensor | None = None
     pair_label: Tensor | None = None
+    values: Tensor | None = None
+    symmetric: bool = True
 
     @property
     def lengths(self) -> Tensor:
@@ -103,7 +107,13 @@ class GraphPool:
         return GraphBatch(
             x=None if self.x is None else self.x.index_select(0, rows),
             positions=None if self.positions is None else self.positions.index_select(0, rows),
-            edges=EdgeList(edge_graph, self.source[edges], self.target[edges], None, symmetric=True),
+            edges=EdgeList(
+                edge_graph,
+                self.source[edges],
+                self.target[edges],
+                None if self.values is None else self.values[edges],
+                symmetric=self.symmetric,
+            ),
             adjacency=self._adjacency(rows, starts[node_graph]),
             arrangement=torch.arange(rows.numel(), device=rows.device),
             slots=slots,
@@ -174,8 +184,14 @@ def read_pool(store: GraphStore, config: Config, task: Task, device: torch.devic
     row, column = arranged[edge_sources(csr)], arranged[csr.indices]
     sorting = np.lexsort((column, row))
     row, column = row[sorting], column[sorting]
+    values, weight, symmetric = None, None, True
+    stored = store.edge_values()
+    if stored is not None:
+        values = torch.from_numpy(stored[sorting])
+        weight = values[:, 0].abs() if values.size(1) == 1 else None
+        symmetric = bool(torch.equal(values, values[torch.from_numpy(np.lexsort((row, column)))]))
     union = normalised_adjacency(
-        torch.from_numpy(np.stack([row, column])), store.num_nodes, self_loops=config.model.self_loops
+        torch.from_numpy(np.stack([row, column])), store.num_nodes, weight, config.model.self_loops
     )
     start_of_row = torch.from_numpy(np.repeat(start_of_node, union.indptr.diff().numpy()))
     x = torch.from_numpy(store.features()[order]) if store.manifest.num_features else None
@@ -204,5 +220,7 @@ def read_pool(store: GraphStore, config: Config, task: Task, device: torch.devic
         pairs,
         ends,
         pair_label,
+        values,
     )
-    return GraphPool(*(None if value is None else value.to(device) for value in tensors))  # type: ignore[arg-type]
+    on_device = (None if value is None else value.to(device) for value in tensors)
+    return replace(GraphPool(*on_device), symmetric=symmetric)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from pipeline.segments.records import NodeTable
 from pipeline.segments.stage import stage_name as segments_stage
 from pipeline.storage.files import text_sha256
 from pipeline.store.arrays import CSR, SPLIT_NAMES
+from pipeline.store.cleaning import edge_sources, entry_rows
 from pipeline.store.graph_store import INGEST, GraphStore
 from pipeline.training.hidden_links import stage_name as links_stage
 
@@ -64,7 +65,7 @@ def read_node_table(store: GraphStore, config: Config) -> NodeTable:
     model = config.model
     features: list[NDArray[np.float32]] = [store.features()]
     features += [open_propagated(store, 1 + step) for step in range(model.propagated_features)]
-    table = NodeTable(features)
+    table = NodeTable(features, edge_values=store.edge_values())
     source = position_source(model)
     if source == "explicit":
         return replace(table, positions=open_propagated(store, model.smoothness))
@@ -103,9 +104,14 @@ def read_graph(store: GraphStore, config: Config, visible: CSR | None = None) ->
     elif source == "implicit" and visible is None:
         positions = torch.from_numpy(np.array(store.positions()))
     x = torch.from_numpy(np.array(store.features())) if store.manifest.num_features else None
+    values = store.edge_values()
+    if values is not None and visible is not None:
+        whole = store.csr()
+        values = values[entry_rows(visible, edge_sources(whole), whole.indices)]
     return cocn.prepare(
         x,
         edge_index,
+        None if values is None else torch.from_numpy(np.array(values)),
         positions=positions,
         num_nodes=csr.num_nodes,
         self_loops=config.model.self_loops,

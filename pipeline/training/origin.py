@@ -47,7 +47,7 @@ class Origin(BaseModel):
                 nodes differ.
         """
         found = Inputs.of(store, self.config)
-        for name in ("task", "num_features", "num_classes", *self._further_sizes()):
+        for name in ("task", "num_features", "num_classes", "num_edge_features", *self._further_sizes()):
             mine, theirs = getattr(self.inputs, name), getattr(found, name)
             if mine != theirs:
                 raise UserError(

@@ -238,7 +238,8 @@ def test_edges_on_disk_are_sorted_as_in_memory(
     spill = EdgeSpill(tmp_path_factory.mktemp("spill"), size, directed=directed, memory_edges=memory)
     for start in range(0, 120, 17):
         spill.append(sources[start : start + 17], targets[start : start + 17])
-    csr, report = spill.finish()
+    done = spill.finish()
+    csr, report = done.csr, done.report
     expected, expected_report = clean_edges(sources, targets, size, directed=directed)
     assert np.array_equal(csr.indptr, expected.indptr)
     assert np.array_equal(csr.indices, expected.indices)
@@ -255,7 +256,7 @@ def test_streamed_blocks_give_the_same_store(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("pipeline.ingest.edgelists.BLOCK_BYTES", 700)
     monkeypatch.setattr(
         "pipeline.ingest.external_sort.EdgeSpill.__init__.__kwdefaults__",
-        {"directed": False, "memory_edges": 200},
+        {"directed": False, "num_values": 0, "memory_edges": 200},
     )
     streamed = ingest(SourceOptions(source=str(edges)), tmp_path / "streamed").store
     assert streamed.digest == whole.digest
