@@ -40,6 +40,7 @@ from pipeline.store.manifest import (
     StageEntry,
     StoreError,
     describe_difference,
+    describe_graph,
     read_manifest,
 )
 from pipeline.store.stage import Stage, lock_directory, new_directory
@@ -400,22 +401,6 @@ def _remote_store() -> "type[RemoteStore]":
     from pipeline.store.remote_store import RemoteStore
 
     return RemoteStore
-
-
-def describe_graph(graph: GraphArrays | CollectionArrays) -> Manifest:
-    """The counts of a graph or a collection, with no files yet."""
-    return Manifest(
-        name=graph.name,
-        num_nodes=graph.csr.num_nodes,
-        num_edges=graph.csr.num_edges,
-        num_features=graph.features.shape[1],
-        num_classes=graph.num_classes,
-        num_splits=len(graph.splits),
-        directed=graph.directed,
-        task=graph.task,
-        num_graphs=graph.num_graphs,
-        num_edge_features=0 if graph.edge_values is None else graph.edge_values.shape[1],
-    )
 
 
 def write_entry(root: Path, stage: str, name: str, table: pa.Table) -> FileEntry:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from pipeline.runtime.errors import UserError
 from pipeline.storage.files import parse_sealed_json, text_sha256, write_sealed_json
-from pipeline.store.arrays import Task
+from pipeline.store.arrays import CollectionArrays, GraphArrays, Task
 
 SCHEMA_VERSION = 1
 MANIFEST_NAME = "manifest.json"
@@ -171,3 +171,19 @@ def is_running(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def describe_graph(graph: GraphArrays | CollectionArrays) -> Manifest:
+    """The counts of a graph or a collection, with no files yet."""
+    return Manifest(
+        name=graph.name,
+        num_nodes=graph.csr.num_nodes,
+        num_edges=graph.csr.num_edges,
+        num_features=graph.features.shape[1],
+        num_classes=graph.num_classes,
+        num_splits=len(graph.splits),
+        directed=graph.directed,
+        task=graph.task,
+        num_graphs=graph.num_graphs,
+        num_edge_features=0 if graph.edge_values is None else graph.edge_values.shape[1],
+    )

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pipeline.storage.files import CorruptFileError, parse_sealed_json, read_arrow, seal_json, write_arrow
 from pipeline.storage.object_store import Remote
 from pipeline.store.arrays import CollectionArrays, GraphArrays
-from pipeline.store.graph_store import INGEST, GraphStore, describe_graph
+from pipeline.store.graph_store import INGEST, GraphStore
 from pipeline.store.manifest import (
     MANIFEST_NAME,
     TIMINGS_NAME,
@@ -25,6 +25,7 @@ from pipeline.store.manifest import (
     Manifest,
     StageEntry,
     StoreError,
+    describe_graph,
     parse_manifest,
 )
 from pipeline.store.stage import WORKSPACE, Stage, lock_directory

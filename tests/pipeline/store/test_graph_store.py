@@ -26,11 +26,10 @@ from pipeline.store.graph_store import (
     GraphArrays,
     GraphStore,
     StoreError,
-    describe_graph,
     read_arrow,
     write_arrow,
 )
-from pipeline.store.manifest import Manifest
+from pipeline.store.manifest import Manifest, describe_graph
 
 
 class Parameters(BaseModel):
