@@ -22,8 +22,8 @@ from pipeline.tracking.mlflow_store import TrackingStore
 from pipeline.tracking.runs import start_parent
 from pipeline.training.campaign import vary
 from pipeline.training.launch import train
-from pipeline.training.loop import TrainResult
 from pipeline.training.prepare import open_prepared
+from pipeline.training.results import TrainResult
 
 REPORT = "report.html"
 

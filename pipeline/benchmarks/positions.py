@@ -16,7 +16,7 @@ from pipeline.ingest.networkit_graphs import (
     search_distances,
     time_search,
 )
-from pipeline.positions.profiles import Layout, arrange, count_edge_visits
+from pipeline.positions.profiles import Layout, count_edge_visits, lay_out
 from pipeline.positions.search import MAX_SOURCES, NO_LIMIT, Searcher, Sums
 from pipeline.runtime.progress import progress
 from pipeline.store.arrays import CSR
@@ -87,7 +87,7 @@ class Sweeps:
     def __init__(self, csr: CSR, truncate: int) -> None:
         self.csr = csr
         start = time.perf_counter()
-        self.layout = arrange(csr)
+        self.layout = lay_out(csr)
         self.arranging = time.perf_counter() - start
         self.rounds: list[float] = []
         self.sizes: list[int] = []
@@ -178,5 +178,5 @@ def time_full_depth(layout: Layout) -> float:
 
 def warm_up() -> None:
     """Load or compile the kernels before anything is timed."""
-    layout = arrange(power_law_graph(100))
+    layout = lay_out(power_law_graph(100))
     Searcher(layout.csr).sweep(layout.sources(None), 2, Sums.zeros(100, 2))

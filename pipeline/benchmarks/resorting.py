@@ -14,7 +14,7 @@ from pipeline.config.loading import Config
 from pipeline.models.networks import Inputs, build_model
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.inputs import read_graph
-from pipeline.training.loop import take_step
+from pipeline.training.optimisation import take_step
 
 
 class ResortingBaseline:

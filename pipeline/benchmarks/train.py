@@ -23,7 +23,13 @@ from pipeline.store.graph_store import GraphStore
 from pipeline.tracking.mlflow_server import free_port
 from pipeline.training.checkpoint import TrainState
 from pipeline.training.feeds import SegmentFeed
-from pipeline.training.loop import check_finite, set_learning_rate, step_seed, sum_over_ranks, take_step
+from pipeline.training.optimisation import (
+    agree_on_step,
+    check_finite,
+    set_learning_rate,
+    step_seed,
+    take_step,
+)
 
 SMALL_NODES = 50_000
 #: Eight heads, segments of eight, 64 channels, kernel 5, four unit layers, one pooling layer, 12 features.
@@ -146,7 +152,7 @@ class Loop:
         loss = self.feed.losses(self.network, share, None) / share.rows
         take_step(loss, self.model, self._optimiser, settings.clip, self._world_size)
         computed = time.perf_counter()
-        total = sum_over_ranks(loss, False)[0] if self._shares_loss else float(loss.detach())
+        total = agree_on_step(loss, False)[0] if self._shares_loss else float(loss.detach())
         check_finite(total, self._state, share, self._optimiser)
         self._state = self._state.after_step(total, share.rows, self.feed.cursor())
         self.rows = share.rows

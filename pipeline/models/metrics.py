@@ -183,7 +183,7 @@ def link_ranks(positive_P: Tensor, negative: Tensor) -> Tensor:
     return 1 + above + equal.double() / 2
 
 
-def gather_rows(rows: Tensor) -> Tensor:
+def gather_from_ranks(rows: Tensor) -> Tensor:
     """The rows of all ranks, those of rank 0 first; ranks may have different numbers of them."""
     if not (dist.is_available() and dist.is_initialized()):
         return rows

@@ -59,7 +59,7 @@ class Layout:
         return cast(Ids, chosen.astype(self.csr.indices.dtype))
 
 
-def arrange(csr: CSR) -> Layout:
+def lay_out(csr: CSR) -> Layout:
     """Renumber a graph, both directions of every edge, for fast searches."""
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 

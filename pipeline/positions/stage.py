@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from pipeline.config.settings import PositionConfig
 from pipeline.engine.session import ray_session
 from pipeline.positions.closed_form import HOP_LENGTH, DistanceSums, Vector, solve, sum_distances
-from pipeline.positions.profiles import Layout, Profiles, arrange, compute_profiles, weigh_distances
+from pipeline.positions.profiles import Layout, Profiles, compute_profiles, lay_out, weigh_distances
 from pipeline.positions.search import MAX_SOURCES, hop_distances
 from pipeline.runtime.errors import UserError
 from pipeline.storage.files import list_column
@@ -169,7 +169,7 @@ def write_positions(
         csr = store.undirected_csr()
         # One session for all searches: each would otherwise start Ray anew.
         with ray_session() if parallel else nullcontext():
-            found = compute_positions(arrange(csr), parameters, stage=stage, parallel=parallel)
+            found = compute_positions(lay_out(csr), parameters, stage=stage, parallel=parallel)
         names, columns = position_columns(csr, found)
         stage.write_table("positions.arrow", pa.table({"r_A": found.r_A}))
         stage.write_table("profile.arrow", pa.table({"profile": list_column(found.profiles.counts)}))

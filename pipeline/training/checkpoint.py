@@ -67,6 +67,10 @@ class TrainState(BaseModel):
             }
         )
 
+    def at(self, seconds: float) -> "TrainState":
+        """The same, after so many seconds of training."""
+        return self.model_copy(update={"seconds": seconds})
+
     def after_validation(self, metric: float | None) -> "TrainState":
         """After a validation of the running epoch, or without one."""
         if metric is None or (self.best_metric is not None and metric <= self.best_metric):

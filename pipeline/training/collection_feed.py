@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from cocn import GraphBatch
 from cocn.heads import score_links
 from pipeline.config.loading import Config
-from pipeline.models.metrics import Predictions, gather_rows
+from pipeline.models.metrics import Predictions, gather_from_ranks
 from pipeline.runtime.errors import UserError
 from pipeline.segments.batching import BatchPlan, EpochOrder
 from pipeline.segments.loader import LoaderState
@@ -110,7 +110,7 @@ class CollectionFeed:
             self._answer_links(model, chosen, batch) if self._links else self._answer(model, chosen, batch)
             for chosen, batch in evaluation_batches(self._pool, own)
         ]
-        joined = [gather_rows(torch.cat(column)) for column in zip(*columns, strict=True)]
+        joined = [gather_from_ranks(torch.cat(column)) for column in zip(*columns, strict=True)]
         order = joined[0].argsort()
         return Predictions(*(column[order] for column in joined))
 

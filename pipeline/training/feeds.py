@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from cocn import SegmentBatch
 from pipeline.config.loading import Config
-from pipeline.models.metrics import Predictions, gather_rows
+from pipeline.models.metrics import Predictions, gather_from_ranks
 from pipeline.models.networks import Network, position_source, resolve_task, streams
 from pipeline.orders.sequences import sequence
 from pipeline.segments.loader import LoaderState, SegmentLoader
@@ -136,7 +136,7 @@ class SegmentFeed:
         self._follow_positions()
         loader = SegmentLoader(self._source(part), **self._evaluation)  # type: ignore[arg-type]
         parts = [(batch.node, model(batch).float(), batch.y) for batch in loader]
-        node, logits, label = (gather_rows(torch.cat(column)) for column in zip(*parts, strict=True))
+        node, logits, label = (gather_from_ranks(torch.cat(column)) for column in zip(*parts, strict=True))
         order = node.argsort()
         return Predictions(node[order], logits[order], label[order])
 

@@ -22,7 +22,8 @@ from pipeline.store.graph_store import GraphStore
 from pipeline.store.timings import stage_seconds
 from pipeline.tracking.runs import STAGE_PREFIX, Earlier, Run, start_child
 from pipeline.training.inputs import input_digest, input_stages
-from pipeline.training.loop import TrainJob, train_worker
+from pipeline.training.job import TrainJob
+from pipeline.training.loop import train_worker
 from pipeline.training.mlflow_model import write_model
 from pipeline.training.ray_train import train_on_ray
 from pipeline.training.remote_copy import RUN_FILE, pull, reconcile

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from pipeline.engine.session import ray_session
 from pipeline.runtime.errors import UserError
-from pipeline.training.loop import TrainJob, train_worker
+from pipeline.training.job import TrainJob
+from pipeline.training.loop import train_worker
 from pipeline.training.memory_hint import memory_hint
 
 #: How often a group of workers is started again after one of them died.

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from pipeline.ingest.generators import board
 from pipeline.ingest.networkit_graphs import networkit_graph, power_law_graph, search_distances
-from pipeline.positions.profiles import arrange, compute_profiles, count_edge_visits, weigh_distances
+from pipeline.positions.profiles import compute_profiles, count_edge_visits, lay_out, weigh_distances
 from pipeline.positions.search import NO_LIMIT, Searcher, Sums, hop_distances
 from pipeline.positions.search_tasks import plan_groups, run_group
 from pipeline.store.arrays import CSR, GraphArrays
@@ -49,7 +49,7 @@ GRAPHS = {
 
 
 def check(csr: CSR, truncate: int, batch: int) -> None:
-    hops, layout = distances(csr), arrange(csr)
+    hops, layout = distances(csr), lay_out(csr)
     levels = np.arange(truncate + 1)
     expected = (hops[:, :, None] == levels).sum(axis=1)
     exact = compute_profiles(layout, truncate=truncate, batch_sources=batch, parallel=False)
@@ -78,7 +78,7 @@ def test_profiles_of_graphs_of_many_kinds(name: str, truncate: int, batch: int) 
 
 def test_profile_of_a_path_by_hand() -> None:
     csr, _ = clean_edges(np.array([0, 1, 2]), np.array([1, 2, 3]), 5)
-    profiles = compute_profiles(arrange(csr), truncate=2, parallel=False)
+    profiles = compute_profiles(lay_out(csr), truncate=2, parallel=False)
     assert profiles.counts.tolist() == [[1, 1, 1], [1, 2, 1], [1, 2, 1], [1, 1, 1], [1, 0, 0]]
 
 
@@ -90,13 +90,13 @@ def test_weighted_distances(name: str, depth: int | None) -> None:
     weights = np.random.default_rng(0).integers(-1000, 1000, csr.num_nodes)
     near = (hops > 0) & (hops <= (depth or csr.num_nodes))
     expected = np.stack([near @ weights, np.where(near, hops, 0) @ weights])
-    found = weigh_distances(arrange(csr), weights, depth=depth, name="x", batch_sources=100, parallel=False)
+    found = weigh_distances(lay_out(csr), weights, depth=depth, name="x", batch_sources=100, parallel=False)
     assert np.array_equal(found, expected)
 
 
 def test_some_sources_only() -> None:
     csr, sources = GRAPHS["grid"], np.array([3, 500, 77])
-    profiles = compute_profiles(arrange(csr), truncate=4, sources=sources, parallel=False)
+    profiles = compute_profiles(lay_out(csr), truncate=4, sources=sources, parallel=False)
     hops = distances(csr)[:, sources]
     assert np.array_equal(profiles.counts, (hops[:, :, None] == np.arange(5)).sum(axis=1))
     assert profiles.num_sources == 3
@@ -134,7 +134,7 @@ def test_groups_cover_the_sources_once() -> None:
 
 def test_edge_visits_are_those_of_single_searches() -> None:
     csr = GRAPHS["disconnected"]
-    profiles = compute_profiles(arrange(csr), truncate=3, parallel=False)
+    profiles = compute_profiles(lay_out(csr), truncate=3, parallel=False)
     hops = distances(csr)
     expected = sum(csr.degrees()[(row >= 0) & (row < 3)].sum() for row in hops)
     assert count_edge_visits(csr, profiles.counts) == expected
@@ -159,7 +159,7 @@ def make_store(path: Path, csr: CSR) -> GraphStore:
 
 def test_interrupted_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     csr = GRAPHS["power-law"]
-    layout, store = arrange(csr), make_store(tmp_path / "store", csr)
+    layout, store = lay_out(csr), make_store(tmp_path / "store", csr)
     whole = compute_profiles(layout, truncate=4, batch_sources=16, parallel=False)
     calls = 0
 
@@ -182,7 +182,7 @@ def test_interrupted_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("local_ray")
 def test_ray_tasks_agree_with_one_process() -> None:
-    layout = arrange(GRAPHS["power-law"])
+    layout = lay_out(GRAPHS["power-law"])
     alone = compute_profiles(layout, truncate=4, full_depth=True, batch_sources=64, parallel=False)
     tasks = compute_profiles(layout, truncate=4, full_depth=True, batch_sources=64, parallel=True)
     assert np.array_equal(alone.counts, tasks.counts)

@@ -12,7 +12,7 @@ from pipeline.config.settings import PositionConfig
 from pipeline.ingest.generators import board
 from pipeline.ingest.networkit_graphs import networkit_graph, power_law_graph, search_distances
 from pipeline.positions.closed_form import DistanceSums, solve, solve_dense
-from pipeline.positions.profiles import arrange
+from pipeline.positions.profiles import lay_out
 from pipeline.positions.stage import (
     PositionParameters,
     choose_sources,
@@ -56,7 +56,7 @@ def scaled_distances(csr: CSR, truncate: int | None) -> np.ndarray:
 
 def error_in_deviations(csr: CSR, depth: str, truncate: int = 4) -> float:
     parameters = PositionParameters(truncate=truncate, depth=depth, batch_sources=100)  # type: ignore[arg-type]
-    found = compute_positions(arrange(csr), parameters, parallel=False).r_A
+    found = compute_positions(lay_out(csr), parameters, parallel=False).r_A
     expected = solve_dense(scaled_distances(csr, truncate if depth == "truncated" else None))
     # A graph whose nodes all see the same has no deviation: compare with the value itself.
     scale = expected.std() if expected.std() > 1e-9 * abs(expected.mean()) else abs(expected.mean())
@@ -116,26 +116,26 @@ def test_leading_order_errs_by_no_more_than_the_contraction() -> None:
 
 def test_sampled_refinement_of_large_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     csr = power_law_graph(4000, seed=5)
-    exact = compute_positions(arrange(csr), PositionParameters(), parallel=False).r_A
-    coarse = compute_positions(arrange(csr), PositionParameters(refinements=0), parallel=False).r_A
+    exact = compute_positions(lay_out(csr), PositionParameters(), parallel=False).r_A
+    coarse = compute_positions(lay_out(csr), PositionParameters(refinements=0), parallel=False).r_A
     monkeypatch.setattr("pipeline.positions.stage.EXACT_REFINEMENT_NODES", 1000)
     monkeypatch.setattr("pipeline.positions.stage.REFINEMENT_SAMPLE", 2000)
-    sampled = compute_positions(arrange(csr), PositionParameters(), parallel=False).r_A
+    sampled = compute_positions(lay_out(csr), PositionParameters(), parallel=False).r_A
     assert np.abs(sampled - exact).max() < 0.1 * np.abs(coarse - exact).max()
 
 
 def test_landmarks_keep_the_order() -> None:
     csr = power_law_graph(4000, seed=5)
-    exact = compute_positions(arrange(csr), PositionParameters(), parallel=False).r_A
-    found = compute_positions(arrange(csr), PositionParameters(landmarks=512), parallel=False).r_A
+    exact = compute_positions(lay_out(csr), PositionParameters(), parallel=False).r_A
+    found = compute_positions(lay_out(csr), PositionParameters(landmarks=512), parallel=False).r_A
     ranks = [np.argsort(np.argsort(values, kind="stable")) for values in (exact, found)]
     assert np.asarray(np.corrcoef(ranks))[0, 1] > 0.98
 
 
 def test_all_landmarks_are_exact() -> None:
     csr = board(12)
-    exact = compute_positions(arrange(csr), PositionParameters(refinements=0), parallel=False).r_A
-    every = compute_positions(arrange(csr), PositionParameters(landmarks=144), parallel=False).r_A
+    exact = compute_positions(lay_out(csr), PositionParameters(refinements=0), parallel=False).r_A
+    every = compute_positions(lay_out(csr), PositionParameters(landmarks=144), parallel=False).r_A
     assert every == pytest.approx(exact, rel=1e-12)
 
 
@@ -144,14 +144,14 @@ def test_relabelling_relabels_positions() -> None:
     names = np.random.default_rng(0).permutation(500)
     rows = np.repeat(np.arange(500), csr.degrees())
     renamed, _ = clean_edges(names[rows], names[csr.indices], 500)
-    first = compute_positions(arrange(csr), PositionParameters(), parallel=False).r_A
-    second = compute_positions(arrange(renamed), PositionParameters(), parallel=False).r_A
+    first = compute_positions(lay_out(csr), PositionParameters(), parallel=False).r_A
+    second = compute_positions(lay_out(renamed), PositionParameters(), parallel=False).r_A
     assert second[names] == pytest.approx(first, rel=1e-12)
 
 
 def test_columns_are_standardised_and_tell_nodes_apart() -> None:
     csr = board(10)
-    found = compute_positions(arrange(csr), PositionParameters(), parallel=False)
+    found = compute_positions(lay_out(csr), PositionParameters(), parallel=False)
     names, columns = position_columns(csr, found)
     assert names[:3] == ["r_A", "hop_1", "hop_2"]
     assert columns.shape == (100, 1 + 4 + 8)

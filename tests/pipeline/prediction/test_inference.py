@@ -17,7 +17,8 @@ from pipeline.segments.stage import write_segments
 from pipeline.store.arrays import SPLIT_NAMES
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import find_checkpoint, read_origin
-from pipeline.training.loop import TrainJob, train_worker
+from pipeline.training.job import TrainJob
+from pipeline.training.loop import train_worker
 from pipeline.training.results import read_result
 from tests.pipeline.conftest import SIDE, Parameters, prepare_tiny, tiny_config
 

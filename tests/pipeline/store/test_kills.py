@@ -25,7 +25,8 @@ from pipeline.store.graph_store import GraphStore
 from pipeline.tracking.mlflow_server import free_port
 from pipeline.tracking.mlflow_store import TrackingStore
 from pipeline.training.checkpoint import TrainState, find_checkpoint, latest_checkpoint, read_state
-from pipeline.training.loop import TrainJob, train_worker
+from pipeline.training.job import TrainJob
+from pipeline.training.loop import train_worker
 from pipeline.training.ray_train import train_on_ray
 from pipeline.training.results import read_epochs, read_result
 from tests.pipeline.conftest import tiny_config

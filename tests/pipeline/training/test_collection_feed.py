@@ -48,7 +48,7 @@ def motif_store(tmp_path_factory: pytest.TempPathFactory) -> GraphStore:
 
 def kill_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the loop die in the step after so many."""
-    real, calls = pipeline.training.loop.sum_over_ranks, 0
+    real, calls = pipeline.training.loop.agree_on_step, 0
 
     def kill(loss: torch.Tensor, out_of_time: bool) -> tuple[float, bool]:
         nonlocal calls
@@ -57,7 +57,7 @@ def kill_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
             raise KilledError
         return real(loss, out_of_time)
 
-    monkeypatch.setattr(pipeline.training.loop, "sum_over_ranks", kill)
+    monkeypatch.setattr(pipeline.training.loop, "agree_on_step", kill)
 
 
 @pytest.mark.parametrize("name", ["expanded", "gcn"])

@@ -7,8 +7,8 @@ import pytest
 from pipeline.runtime.errors import UserError
 from pipeline.segments.stage import write_segments
 from pipeline.store.graph_store import GraphStore
+from pipeline.training.job import TrainJob
 from pipeline.training.launch import View, execute, training_directory
-from pipeline.training.loop import TrainJob
 from pipeline.training.results import EpochRecord, Now, append_epoch, write_now
 from tests.pipeline.conftest import tiny_config
 

@@ -14,15 +14,10 @@ from pipeline.runtime.errors import UserError
 from pipeline.store.graph_store import GraphStore
 from pipeline.tracking.mlflow_server import free_port
 from pipeline.training.checkpoint import latest_checkpoint, read_state
+from pipeline.training.job import TrainJob
 from pipeline.training.launch import may_go_on
-from pipeline.training.loop import (
-    TrainJob,
-    balance_classes,
-    make_optimiser,
-    set_learning_rate,
-    step_seed,
-    train_worker,
-)
+from pipeline.training.loop import train_worker
+from pipeline.training.optimisation import balance_classes, make_optimiser, set_learning_rate, step_seed
 from pipeline.training.results import TrainResult, read_epochs, read_result
 from tests.pipeline.conftest import SIDE, Parameters, prepare_tiny, tiny_config
 
@@ -77,7 +72,7 @@ def test_resumed_equals_undisturbed(
     whole_job, whole = run(config, tiny_store, "whole")
     steps_per_epoch = 1 if settings["model__name"] != "segment" else 4
     kill_at = steps_per_epoch + 1  # in the middle of the second epoch, or at its end
-    real = pipeline.training.loop.sum_over_ranks
+    real = pipeline.training.loop.agree_on_step
     calls = 0
 
     def kill(loss: torch.Tensor, out_of_time: bool) -> tuple[float, bool]:
@@ -87,7 +82,7 @@ def test_resumed_equals_undisturbed(
             raise KilledError
         return real(loss, out_of_time)
 
-    monkeypatch.setattr(pipeline.training.loop, "sum_over_ranks", kill)
+    monkeypatch.setattr(pipeline.training.loop, "agree_on_step", kill)
     broken = make_job(config, tiny_store, "broken")
     with pytest.raises(KilledError):
         train_worker(broken)

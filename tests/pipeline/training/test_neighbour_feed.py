@@ -10,7 +10,8 @@ from pipeline.config.loading import Config
 from pipeline.models.networks import Inputs, build_model
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.feeds import GraphFeed, open_feed
-from pipeline.training.loop import TrainJob, train_worker
+from pipeline.training.job import TrainJob
+from pipeline.training.loop import train_worker
 from pipeline.training.neighbour_feed import NeighbourFeed, can_sample
 from pipeline.training.results import read_epochs, read_result
 from tests.pipeline.conftest import tiny_config

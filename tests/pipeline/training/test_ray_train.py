@@ -12,7 +12,8 @@ from pipeline.config.loading import ConfigError, load_config
 from pipeline.config.locations import Uri
 from pipeline.storage.object_store import Remote
 from pipeline.store.graph_store import GraphStore
-from pipeline.training.loop import TrainJob, train_worker
+from pipeline.training.job import TrainJob
+from pipeline.training.loop import train_worker
 from pipeline.training.ray_train import (
     explain_failure,
     failure_note,

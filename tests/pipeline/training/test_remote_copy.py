@@ -15,7 +15,8 @@ from pipeline.storage.files import CorruptFileError
 from pipeline.storage.object_store import Remote
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import find_checkpoint
-from pipeline.training.loop import TrainJob, train_worker
+from pipeline.training.job import TrainJob
+from pipeline.training.loop import train_worker
 from pipeline.training.remote_copy import open_checkpoint, pull, read_index, reconcile
 from pipeline.training.results import read_epochs, read_result
 from tests.pipeline.conftest import tiny_config
