@@ -20,6 +20,7 @@ from pipeline.config.settings import (
     TrackingConfig,
     TrainConfig,
 )
+from pipeline.config.yaml_text import MOST_CHARACTERS, TextError, parse_yaml
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.passwords import hide_passwords
 
@@ -42,6 +43,7 @@ __all__ = [
 
 FLAGS = "command line"
 PRESET = "preset"
+LONGEST_SHOWN = 60
 
 
 class ConfigError(UserError):
@@ -88,7 +90,7 @@ def load_config(
         return Config.model_validate(values)
     except ValidationError as error:
         origins |= dict.fromkeys(given, FLAGS)
-        raise ConfigError(_first_problem(error, origins, origin)) from error
+        raise ConfigError(first_problem(error, origins, origin)) from error
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
@@ -101,29 +103,42 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
                 f"Expected '--set' to be KEY=VALUE, such as train.epochs=3 (got '{assignment}')"
             )
         try:
-            overrides[key] = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"Expected the value of '{key}' to be YAML (got '{text}')") from error
+            value = parse_yaml(text)
+        except TextError as error:
+            shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+            raise ConfigError(f"Expected the value of '{key}' to be YAML (got '{shown}': {error})") from error
+        if value is None:
+            # It would count as a flag that was not given.
+            raise ConfigError(f"Expected '--set {key}=' to be followed by a value (got '{text}')")
+        overrides[key] = value
     return overrides
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML mapping; an empty file is an empty mapping."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{path}: Expected a file (got {_kind_of_place(path)})")
+        with path.open(encoding="utf-8") as file:
+            content = parse_yaml(file.read(MOST_CHARACTERS + 1))
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the file ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: Expected UTF-8 text (byte {error.start} is not)") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}, line {mark.line + 1}" if mark else str(path)
-        raise ConfigError(f"{place}: not valid YAML ({getattr(error, 'problem', None) or error})") from error
+    except TextError as error:
+        place = f"{path}, line {error.line}" if error.line else str(path)
+        raise ConfigError(f"{place}: {error}") from error
     if content is None:
         return {}
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: Expected keys and values at the top (got {_kind(content)})")
     return content
+
+
+def _kind_of_place(path: Path) -> str:
+    if path.is_dir():
+        return "a directory"
+    return "a pipe" if path.is_fifo() else "a device"
 
 
 def to_yaml(config: Config) -> str:
@@ -167,11 +182,12 @@ def _assign(values: dict[str, Any], key: str, value: object, origin: str) -> Non
     values[name] = value
 
 
-def _first_problem(error: ValidationError, origins: Mapping[str, str], origin: str) -> str:
+def first_problem(error: ValidationError, origins: Mapping[str, str], origin: str) -> str:
+    """One line on the first value that is wrong: where it was written, what was expected, what was found."""
     problem = error.errors(include_url=False)[0]
     key = ".".join(str(part) for part in problem["loc"])
     message = problem["msg"].removeprefix("Value error, ")
-    if not key:
+    if not key or message.startswith("Expected "):
         return f"{origin}: {message}"
     named = [name for name in origins if key == name or key.startswith(f"{name}.")]
     place = origins[max(named, key=len)] if named else origin

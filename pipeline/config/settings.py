@@ -1,18 +1,46 @@
 """The sections of the configuration; `pipeline.config.loading` reads them from YAML and flags."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
+from pipeline.config.bounds import (
+    MOST_WORKERS,
+    BatchSize,
+    Cores,
+    Epochs,
+    Fraction,
+    Gibibytes,
+    Gpus,
+    GraphCount,
+    Heads,
+    Hops,
+    Kernel,
+    Layers,
+    Natural,
+    Negatives,
+    Neighbours,
+    NodeCount,
+    NonNegative,
+    Positive,
+    PositiveSeconds,
+    Rate,
+    Refinements,
+    Repetitions,
+    Seconds,
+    Seed,
+    SegmentLength,
+    ShardRows,
+    Side,
+    Sources,
+    SplitNumber,
+    Steps,
+    Width,
+    at_most,
+)
 from pipeline.config.locations import Place, RemotePlace
 from pipeline.config.marks import decides
-
-Count = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _parse_workers(value: object) -> int | str:
@@ -21,6 +49,8 @@ def _parse_workers(value: object) -> int | str:
     ends = (least, most if dots else least)
     if not all(end.isdecimal() and int(end) > 0 for end in ends) or int(ends[0]) > int(ends[1]):
         raise ValueError("Input should be a number of workers, or a range of them such as 2..8")
+    if int(ends[1]) > MOST_WORKERS:
+        raise ValueError(f"Input should be at most {MOST_WORKERS:,} workers, as each is a process")
     return int(least) if ends[0] == ends[1] else f"{int(least)}..{int(most)}"
 
 
@@ -58,13 +88,13 @@ class SourceOptions(Section):
     """The name of a data set, or the path of a graph to ingest."""
     data_root: Path | None = decides("nothing", None)
     """Directory with the raw files of benchmark data sets; generated graphs need none."""
-    seed: Natural = decides("store", 0)
+    seed: Seed = decides("store", 0)
     """Seed of generated graphs and of generated splits."""
-    side: Annotated[int, Field(ge=2)] = decides("store", 100)
+    side: Side = decides("store", 100)
     """Side of the minesweeper grid; the graph has side × side nodes."""
-    num_nodes: Count | None = decides("store", None)
+    num_nodes: NodeCount | None = decides("store", None)
     """Nodes of a generated power-law graph, or of an edge list whose last nodes have no edges."""
-    num_graphs: Annotated[int, Field(ge=30)] = decides("store", 300)
+    num_graphs: GraphCount = decides("store", 300)
     """Graphs of the generated collection `motifs`."""
     features: Path | None = decides("store", None)
     """Features of the nodes of an edge list: .npy, .npz, .csv, .tsv or .parquet."""
@@ -85,12 +115,21 @@ class SourceOptions(Section):
     default `weight` where there is one."""
     directed: bool = decides("store", False)
     """Keep the direction of the edges; distances always ignore it."""
-    num_splits: Count = decides("store", 10)
+    num_splits: Repetitions = decides("store", 10)
     """Random splits made for graphs that come without any, or folds of a collection's cross-validation."""
     train_share: Annotated[float, Field(gt=0, lt=1)] = decides("store", 0.5)
     """Share of training nodes in random splits."""
     validation_share: Fraction = decides("store", 0.25)
     """Share of validation nodes in random splits; the rest are test nodes."""
+
+    @model_validator(mode="after")
+    def _leave_test_nodes(self) -> Self:
+        if self.train_share + self.validation_share > 1:
+            raise ValueError(
+                "Expected 'data.train_share' and 'data.validation_share' to add up to at most 1 "
+                f"(got {self.train_share:g} and {self.validation_share:g})"
+            )
+        return self
 
 
 class DataConfig(SourceOptions):
@@ -99,7 +138,7 @@ class DataConfig(SourceOptions):
     store: Place | None = decides("nothing", None)
     """Directory or URI (s3://, gs://) of the graph store; by default one per source and parameters under
     `output`."""
-    split: Natural = decides("inputs", 0, repeats=True)
+    split: SplitNumber = decides("inputs", 0, repeats=True)
     """Which of the data set's splits into training, validation and test nodes."""
     task: Literal["auto", "node", "graph", "link"] = decides("weights", "auto")
     """What to predict; `auto` is what the store has labels of, and `link` hides edges of a single graph."""
@@ -110,38 +149,47 @@ class DataConfig(SourceOptions):
     """Share of a graph's edges that are hidden for validation where links are predicted."""
     link_test_share: Annotated[float, Field(gt=0, lt=1)] = decides("inputs", 0.1)
     """Share of a graph's edges that are hidden for the test where links are predicted."""
-    link_negatives: Count = decides("inputs", 1)
+    link_negatives: Negatives = decides("inputs", 1)
     """Pairs without an edge for each hidden one, which all hidden ones of a part are ranked among."""
+
+    @model_validator(mode="after")
+    def _leave_edges(self) -> Self:
+        if self.link_validation_share + self.link_test_share >= 1:
+            raise ValueError(
+                "Expected 'data.link_validation_share' and 'data.link_test_share' to add up to less than 1 "
+                f"(got {self.link_validation_share:g} and {self.link_test_share:g})"
+            )
+        return self
 
 
 class PositionConfig(Section):
     """How the static positions of the nodes are pre-computed."""
 
-    truncate: Count = decides("inputs", 4)
+    truncate: Hops = decides("inputs", 4)
     """Distances beyond this many hops count as one hop more than it."""
     depth: Literal["truncated", "full"] = decides("inputs", "truncated")
     """`full` searches until every reachable node is found."""
-    landmarks: Count | None = decides("inputs", None)
+    landmarks: NodeCount | None = decides("inputs", None)
     """Number of random sources; None takes every node as a source."""
     order: Literal["window", "profile", "lappe", "rwpe", "rcm"] = decides("inputs", "window")
     """What fixed heads order nodes by: windows that cover as many edges as they can, distance profiles,
     Laplacian eigenvectors, random walks or reverse Cuthill–McKee."""
-    batch_sources: Count = decides("nothing", 512)
+    batch_sources: Sources = decides("nothing", 512)
     """Sources that share one sweep over the graph; one batch is one Ray task."""
-    refinements: Natural = decides("inputs", 1)
+    refinements: Refinements = decides("inputs", 1)
     """How often the linear system is solved again with the exact product of distances and positions."""
-    seed: Natural = decides("inputs", 0)
+    seed: Seed = decides("inputs", 0)
     """Seed of the landmarks."""
 
 
 class SegmentConfig(Section):
     """How sequences are cut into segments and written to shards."""
 
-    length: Annotated[int, Field(ge=2)] = decides("inputs", 8)
+    length: SegmentLength = decides("inputs", 8)
     """Nodes in a segment (b in the paper), and how near the store's orders bring the ends of an edge."""
-    shard_rows: Count = decides("inputs", 65536)
+    shard_rows: ShardRows = decides("inputs", 65536)
     """Records in a shard file."""
-    seed: Natural = decides("inputs", 0)
+    seed: Seed = decides("inputs", 0)
     """Seed of the random directions that give the heads different orders."""
 
 
@@ -150,23 +198,23 @@ class ModelConfig(Section):
 
     name: ModelName = decides("weights", "segment")
     """A member of the CoCN family, or a baseline from PyG."""
-    hidden_channels: Count = decides("weights", 64)
+    hidden_channels: Width = decides("weights", 64)
     """Width of every layer."""
-    heads: Count = decides("inputs", 8)
+    heads: Heads = decides("inputs", 8)
     """Number of permutations (m in the paper), and of the sequences that segments are cut from."""
-    kernel_size: Count = decides("weights", 5)
+    kernel_size: Kernel = decides("weights", 5)
     """Nodes a diagonal convolution reads at once (k in the paper)."""
     tau: Positive = decides("weights", 1.0)
     """Sharpness of the relaxed permutation (τ in the paper); the sparse model has none."""
-    smoothness: Natural = decides("weights", 2)
+    smoothness: Steps = decides("weights", 2)
     """How often features are propagated to give positions (t in the paper)."""
-    unit_layers: Natural = decides("weights", 2)
+    unit_layers: Layers = decides("weights", 2)
     """Layers of step one (L1 in the paper)."""
-    pool_layers: Natural = decides("weights", 1)
+    pool_layers: Layers = decides("weights", 1)
     """Layers whose step is the kernel size, which shorten the sequence (L2 in the paper)."""
     final_layer: bool = decides("weights", False)
     """One more layer of step one after the pooling layers."""
-    inception_kernels: tuple[Count, ...] = decides("weights", ())
+    inception_kernels: Annotated[tuple[Kernel, ...], Field(max_length=32)] = decides("weights", ())
     """Kernel sizes of parallel convolutions; empty for a single one of `kernel_size`."""
     residual: bool = decides("weights", True)
     """Add the averaged input of a layer to its output."""
@@ -176,7 +224,7 @@ class ModelConfig(Section):
     """Share of input features dropped in training."""
     node_features: bool = decides("weights", True)
     """Read the nodes' own features."""
-    propagated_features: Natural = decides("weights", 1)
+    propagated_features: Steps = decides("weights", 1)
     """How often features are averaged over the neighbours, each time appended to the input; 0 for none."""
     structure_features: bool = decides("weights", True)
     """Read the edges inside a window."""
@@ -186,7 +234,7 @@ class ModelConfig(Section):
     propagation: Literal["auto", "after", "before"] = decides("weights", "auto")
     """Propagate after the MLP, as the paper does, or the features before it, once, into the store; `auto` is
     before for segments, which need no graph in memory then, and after otherwise."""
-    neighbours: Count = decides("weights", 10)
+    neighbours: Neighbours = decides("weights", 10)
     """Neighbours that `sage` samples of a node in each layer, where PyG can sample."""
     self_loops: bool = decides("inputs", True)
     """Add self-loops to the graph that propagates positions."""
@@ -199,17 +247,17 @@ class ModelConfig(Section):
 class TrainConfig(Section):
     """The training loop."""
 
-    epochs: Count = decides("weights", 50)
+    epochs: Epochs = decides("weights", 50)
     """Passes over the training nodes."""
-    batch_size: Count = decides("weights", 1000)
+    batch_size: BatchSize = decides("weights", 1000)
     """Records, or graphs of a collection, in a batch, over all workers; a step on a whole graph has none."""
-    learning_rate: Positive = decides("weights", 1e-3)
+    learning_rate: Rate = decides("weights", 1e-3)
     """Learning rate at its peak."""
     optimiser: Literal["adamw", "adam"] = decides("weights", "adamw")
     """`adam` adds weight decay to the gradient, as the paper does: rare features lose their weights to it."""
     schedule: Literal["constant", "cosine"] = decides("weights", "constant")
     """How the learning rate goes from its peak: stays, or falls to zero along a cosine."""
-    warmup_steps: Natural = decides("weights", 0)
+    warmup_steps: Annotated[Natural, at_most(1e12, "no training has more steps")] = decides("weights", 0)
     """Optimiser steps over which the learning rate rises to its peak."""
     weight_decay: NonNegative = decides("weights", 1e-5)
     """Weight decay."""
@@ -218,17 +266,17 @@ class TrainConfig(Section):
     metric: Literal["auto", MetricName] = decides("weights", "auto")
     """What selects the best epoch and is compared; `auto` is accuracy for graphs, mrr for links and,
     for nodes, roc_auc of two classes, accuracy of more."""
-    patience: Natural = decides("weights", 0)
+    patience: Annotated[Natural, at_most(1e8, "no training has more epochs")] = decides("weights", 0)
     """Epochs without a lower validation loss before training stops; 0 never stops early."""
-    seed: Natural = decides("weights", 0, repeats=True)
+    seed: Seed = decides("weights", 0, repeats=True)
     """Seed of the parameters, the shuffling and dropout."""
     clip: NonNegative = decides("weights", 1.0)
     """Largest norm of the gradient; 0 does not clip."""
-    time_budget: Positive | None = decides("weights", None, extends=True)
+    time_budget: PositiveSeconds | None = decides("weights", None, extends=True)
     """Seconds after which training ends with the epoch it is in."""
-    validate_every: Count = decides("weights", 1)
+    validate_every: Epochs = decides("weights", 1)
     """Epochs between two validations."""
-    checkpoint_seconds: NonNegative = decides("nothing", 30)
+    checkpoint_seconds: Seconds = decides("nothing", 30)
     """Seconds between two checkpoints, in mid-epoch too; the end and the best epoch always have one."""
     precision: Literal["float32", "bfloat16"] = decides("weights", "float32")
     """Number type of the convolutions; positions and ranks stay in float32."""
@@ -240,11 +288,11 @@ class ResourceConfig(Section):
     workers: Workers = decides("nothing", 1)
     """Processes that train together: a number, or a range such as 2..8, of which as many run as there is room
     for."""
-    resize_seconds: Positive = decides("nothing", 60)
+    resize_seconds: PositiveSeconds = decides("nothing", 60)
     """How often a training with a range of workers looks for room for more of them."""
-    cpus_per_worker: Count | None = decides("nothing", None)
+    cpus_per_worker: Cores | None = decides("nothing", None)
     """Cores, and threads, of each worker; by default the machine's cores are shared out evenly."""
-    gpus_per_worker: NonNegative = decides("nothing", 0)
+    gpus_per_worker: Gpus = decides("nothing", 0)
     """GPUs of each worker."""
 
     @property
@@ -275,9 +323,9 @@ class StorageConfig(Section):
     default they lie under `output` alone, which all nodes must see then."""
     cache: Path = decides("nothing", Path("~/.cache/cocn"))
     """Directory of each node for files of remote stores."""
-    cache_gib: Positive = decides("nothing", 20)
+    cache_gib: Gibibytes = decides("nothing", 20)
     """Size that the cache keeps to, in GiB; what was not used for longest goes first."""
-    retry_seconds: NonNegative = decides("nothing", 120)
+    retry_seconds: Seconds = decides("nothing", 120)
     """How long a storage that does not answer is asked again."""
 
 

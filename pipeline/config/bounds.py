@@ -1,0 +1,63 @@
+"""Bounds of settings, each with its reason: beyond them a run would not end, or memory would not do."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+def at_most(limit: float, reason: str) -> AfterValidator:
+    """Refuse a larger number, and say why it is too large."""
+
+    def check(value: float) -> float:
+        if value > limit:
+            raise ValueError(f"Input should be at most {limit:,}, as {reason}")
+        return value
+
+    return AfterValidator(check)
+
+
+#: Nodes are numbered in 32 bits, as networkit, METIS and PyG have them too.
+MOST_NODES = 2**31 - 1
+SIDE_LIMIT = 46_340
+#: What numpy's and scikit-learn's generators take.
+MOST_SEED = 2**32 - 1
+#: Pairs of nodes of a window are bits of 64-bit words.
+LONGEST_SEGMENT = 64
+#: Searches that share one sweep are bits of the 512-bit row of a node.
+MOST_SOURCES = 512
+
+Seed = Annotated[int, Field(ge=0), at_most(MOST_SEED, "seeds are numbers of 32 bits")]
+NodeCount = Annotated[Count, at_most(MOST_NODES, "nodes are numbered in 32 bits")]
+Side = Annotated[int, Field(ge=2), at_most(SIDE_LIMIT, "nodes are numbered in 32 bits, and there are side²")]
+SplitNumber = Annotated[Natural, at_most(1_000_000, "no data set has more splits")]
+Repetitions = Annotated[Count, at_most(1_000, "each split is stored for every node")]
+GraphCount = Annotated[int, Field(ge=30), at_most(1_000_000, "all of them are made in memory")]
+Hops = Annotated[Count, at_most(64, "each hop is a column of every node")]
+Sources = Annotated[Count, at_most(MOST_SOURCES, "sources of a sweep share the words of a node")]
+Refinements = Annotated[Natural, at_most(100, "each searches the whole graph again")]
+SegmentLength = Annotated[
+    int, Field(ge=2), at_most(LONGEST_SEGMENT, "the edges within a segment are the bits of its words")
+]
+ShardRows = Annotated[Count, at_most(100_000_000, "a shard is read into memory")]
+Heads = Annotated[Count, at_most(1_024, "each head orders and reads every node once more")]
+Width = Annotated[Count, at_most(65_536, "a layer has this many squared weights")]
+Kernel = Annotated[Count, at_most(1_024, "a convolution reads the square of it")]
+Layers = Annotated[Natural, at_most(256, "each layer reads every node once more")]
+Steps = Annotated[Natural, at_most(256, "each step reads every edge once more")]
+Neighbours = Annotated[Count, at_most(10_000, "they multiply with every layer")]
+Negatives = Annotated[Count, at_most(10_000, "each hidden edge is ranked among this many pairs per edge")]
+Epochs = Annotated[Count, at_most(100_000_000, "nobody waits for more")]
+BatchSize = Annotated[Count, at_most(1_000_000_000, "a batch lies in memory")]
+Rate = Annotated[Positive, at_most(1_000, "no training survives steps of that size")]
+Seconds = Annotated[NonNegative, at_most(1e9, "that is thirty years")]
+PositiveSeconds = Annotated[Positive, at_most(1e9, "that is thirty years")]
+Cores = Annotated[Count, at_most(4_096, "no machine has more cores")]
+Gpus = Annotated[NonNegative, at_most(64, "no machine has more GPUs")]
+Gibibytes = Annotated[Positive, at_most(1e9, "no disk holds more")]
+MOST_WORKERS = 10_000

@@ -1,0 +1,75 @@
+"""YAML from people: no key twice, and no text that is larger or deeper than any configuration."""
+
+from typing import Any
+
+import yaml
+
+MOST_CHARACTERS = 2**20
+DEEPEST = 16
+#: Each alias may repeat what holds aliases itself: a few lines of them would unfold to millions of values.
+MOST_ALIASES = 16
+
+
+class TextError(ValueError):
+    """Text that is no YAML that we read; `line` is counted from 1, or None where there is no one place."""
+
+    def __init__(self, reason: str, line: int | None = None) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+def parse_yaml(text: str) -> Any:
+    """The value that a text stands for; nothing but plain values, lists and mappings is ever built.
+
+    Raises:
+        TextError: If the text is not YAML, repeats a key, or goes beyond the limits above.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise TextError(f"Expected at most {MOST_CHARACTERS:,} characters (got {len(text):,})")
+    try:
+        _check_events(text)
+        loader = _Loader(text)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        reason = str(getattr(error, "problem", None) or error)
+        raise TextError(f"not valid YAML ({reason})", mark.line + 1 if mark else None) from error
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, TextError):
+            raise
+        raise TextError(f"not valid YAML ({error})") from error
+
+
+def _check_events(text: str) -> None:
+    """Look at the structure before anything recursive does."""
+    depth = aliases = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.AliasEvent):
+            aliases += 1
+        line = event.start_mark.line + 1
+        if depth > DEEPEST:
+            raise TextError(f"Expected at most {DEEPEST} levels of nesting (got more)", line)
+        if aliases > MOST_ALIASES:
+            raise TextError(f"Expected at most {MOST_ALIASES} aliases (got more)", line)
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+                continue
+            if key.value in seen:
+                raise TextError(
+                    f"Expected each key once (got '{key.value}' twice): leave one of them out",
+                    key.start_mark.line + 1,
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
