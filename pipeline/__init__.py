@@ -1,1 +1,17 @@
 """The stages from a raw graph to a compared result, in the order of the data."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline.ingest.pyg import from_pyg, to_pyg
+
+__all__ = ["from_pyg", "to_pyg"]
+
+
+def __getattr__(name: str) -> Any:
+    # On first use: reading a configuration must not import Arrow, numba or torch.
+    if name in __all__:
+        from pipeline.ingest import pyg
+
+        return getattr(pyg, name)
+    raise AttributeError(f"module 'pipeline' has no attribute '{name}'")

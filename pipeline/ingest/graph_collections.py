@@ -20,7 +20,7 @@ from pipeline.ingest.published import (
 )
 from pipeline.runtime.errors import UserError
 from pipeline.store.arrays import CollectionArrays, Integers, Pairs
-from pipeline.store.cleaning import EdgeReport, clean_edges
+from pipeline.store.cleaning import EdgeReport, clean_edges, entry_rows
 from pipeline.store.splits import cross_validation, random_splits
 
 #: Classes of the generated collection, by what hangs on a random tree.
@@ -37,12 +37,14 @@ class Graphs:
         edges: [2, m] numbers of nodes among those of all graphs.
         features: [n, d], or None.
         labels: [g], −1 where unknown.
+        edge_values: [m, e], or None for plain edges.
     """
 
     sizes: Integers
     edges: Integers
     features: NDArray[Any] | None
     labels: Integers
+    edge_values: NDArray[np.float32] | None = None
 
     @property
     def indptr(self) -> Integers:
@@ -117,6 +119,9 @@ def assemble(
         labels=labels,
         splits=splits,
         num_classes=int(labels.max()) + 1,
+        edge_values=None
+        if graphs.edge_values is None
+        else graphs.edge_values[entry_rows(csr, *graphs.edges)],
     )
     return collection, report
 

@@ -26,9 +26,10 @@ from pipeline.ingest.checks import (
 from pipeline.ingest.edgelists import TEXT_SUFFIXES, EdgeList, Numbering, collect_names
 from pipeline.ingest.external_sort import EdgeSpill, SortedEdges
 from pipeline.ingest.generators import minesweeper, power_law
-from pipeline.ingest.graph_collections import motifs, read_collection
+from pipeline.ingest.graph_collections import assemble, motifs, read_collection
 from pipeline.ingest.node_tables import ColumnNames, NodeColumns, read_node_file
 from pipeline.ingest.published import BY_NAME, data_root, raw_file, read_published
+from pipeline.ingest.pyg_graphs import GraphTensors, raw_graph, read_graphs, read_pt, union_of
 from pipeline.runtime.errors import UserError
 from pipeline.storage.files import file_sha256
 from pipeline.storage.object_store import Remote
@@ -100,6 +101,11 @@ def read_source(
         collection, edges = _collect(options)
         yield collection, describe(collection, edges)
         return
+    if is_saved_by_torch(options):
+        found = read_graphs(read_pt(Path(options.source)), options.source)
+        arranged, edges = arrange_tensors(found, options)
+        yield arranged, describe(arranged, edges)
+        return
     if is_generated(options):
         graph = _generate(options)
         rows = np.repeat(np.arange(graph.csr.num_nodes), graph.csr.degrees())
@@ -112,6 +118,24 @@ def read_source(
         check_split_labels(options.source, raw)
         graph = _finish(raw, options)
         yield graph, describe(graph, raw.edges)
+
+
+def arrange_tensors(
+    tensors: GraphTensors, options: SourceOptions
+) -> tuple[GraphArrays | CollectionArrays, EdgeReport]:
+    """Clean the graph or the collection that PyG held, and split it where it has no masks."""
+    if tensors.sizes is not None:
+        _refuse_direction(options)
+        graphs = union_of(tensors, options.source)
+        return assemble(short_name(options), graphs, num_folds=options.num_splits, seed=options.seed)
+    raw = raw_graph(tensors, options.source, directed=options.directed)
+    check_split_labels(options.source, raw)
+    return _finish(raw, options), raw.edges
+
+
+def is_saved_by_torch(options: SourceOptions) -> bool:
+    """Whether the source is a file of `torch.save`."""
+    return options.source.endswith(".pt") and Path(options.source).is_file()
 
 
 def existing_parent(path: Path) -> Path:
@@ -158,15 +182,19 @@ def is_collection(options: SourceOptions) -> bool:
 
 def _collect(options: SourceOptions) -> tuple[CollectionArrays, EdgeReport]:
     folds, seed = options.num_splits, options.seed
-    if options.directed:
-        raise UserError(
-            f"Expected an undirected collection of graphs (got --directed for '{options.source}')"
-        )
+    _refuse_direction(options)
     if options.source == "motifs":
         return motifs(options.num_graphs, seed=seed, num_folds=folds)
     shares = (options.train_share, options.validation_share)
     entry = BY_NAME[options.source]
     return read_collection(entry, options.data_root, num_folds=folds, seed=seed, shares=shares)
+
+
+def _refuse_direction(options: SourceOptions) -> None:
+    if options.directed:
+        raise UserError(
+            f"Expected an undirected collection of graphs (got --directed for '{options.source}')"
+        )
 
 
 def _generate(options: SourceOptions) -> GraphArrays:
@@ -189,7 +217,7 @@ def _read(options: SourceOptions, directory: Path) -> RawGraph:
         return read_mat(path, directed=options.directed)
     if name.endswith((*TEXT_SUFFIXES, ".parquet", *GRAPH_SUFFIXES)):
         return _read_edges(options, path, directory)
-    known = ", ".join((*TEXT_SUFFIXES, ".parquet", ".npz", ".mat", *GRAPH_SUFFIXES))
+    known = ", ".join((*TEXT_SUFFIXES, ".parquet", ".npz", ".mat", ".pt", *GRAPH_SUFFIXES))
     raise UserError(f"Expected '{path}' to end in one of {known} (got '{path.suffix}')")
 
 
