@@ -16,24 +16,25 @@ from numpy.typing import NDArray
 import cocn
 from pipeline.engine.session import ADDRESS
 from pipeline.engine.tasks import Handle, Tasks, open_tasks
-from pipeline.models.networks import Network, build_model, position_source, streams
+from pipeline.models.networks import Network, build_model
 from pipeline.prediction.link_tables import Written, write_link_predictions
 from pipeline.prediction.node_tables import Floats, score_parts, scratch_rows, write_parquet
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.progress import progress
 from pipeline.segments.loader import SegmentLoader
-from pipeline.segments.records import MemorySource, Records, SegmentSource
-from pipeline.segments.stage import PARTS, open_segments, stage_name
+from pipeline.segments.records import Records, SegmentSource
+from pipeline.segments.stage import PARTS, stage_name
 from pipeline.segments.windows import Segments
 from pipeline.storage.object_store import Remote, local_file
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import WEIGHTS, load_weights, read_origin
 from pipeline.training.collection_feed import evaluation_batches
-from pipeline.training.feeds import sequence_segments
 from pipeline.training.graph_pool import read_pool
 from pipeline.training.inputs import part_code, part_of_rows, read_graph, read_node_table
+from pipeline.training.needs import resolve_needs
 from pipeline.training.origin import Origin
 from pipeline.training.remote_copy import open_checkpoint
+from pipeline.training.segment_sources import open_part, sequence_segments
 
 #: Rows of a task.
 CHUNK_ROWS = 16_384
@@ -59,7 +60,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Answers:
+class Outputs:
     """The model's output for some nodes, or graphs.
 
     Shapes:
@@ -138,7 +139,7 @@ def predict(
 
 
 def write_classes(
-    answers: Iterable[Answers], origin: Origin, store: GraphStore, file: Path, channels: int
+    answers: Iterable[Outputs], origin: Origin, store: GraphStore, file: Path, channels: int
 ) -> Written:
     """Write the classes of all nodes or graphs, and embeddings of so many channels."""
     kind = "graphs" if store.is_collection else "nodes"
@@ -175,9 +176,9 @@ def require_segments(origin: Origin, store: GraphStore) -> None:
         UserError: if they differ.
     """
     stage = store.manifest.stages.get(stage_name(origin.config.data.split))
-    model = origin.config.model
-    if stage is None or not streams(model) or position_source(model) != "fixed":
+    if stage is None or not resolve_needs(origin.config, store).reads_shards:
         return
+    model = origin.config.model
     found = (stage.summary["heads"], stage.summary["length"])
     wanted = (model.heads, origin.config.segments.length)
     if found != wanted:
@@ -189,12 +190,13 @@ def require_segments(origin: Origin, store: GraphStore) -> None:
 
 def answer(
     checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool, parallel: bool | None
-) -> Iterator[Answers]:
+) -> Iterator[Outputs]:
     """The model's answers, every node or graph once, in any order."""
-    if store.is_collection:
+    needs = resolve_needs(origin.config, store)
+    if needs.reading == "graphs":
         yield from answer_collection(checkpoint, origin, store, embeddings)
         return
-    if not streams(origin.config.model):
+    if needs.reading != "segments":
         yield answer_graph(checkpoint, origin, store, embeddings)
         return
     segments = cut_segments(checkpoint, origin, store)
@@ -216,7 +218,7 @@ def does_ray_pay(seconds: float) -> bool:
     return seconds > PARALLEL_SECONDS and (bool(os.environ.get(ADDRESS)) or (os.cpu_count() or 1) > 1)
 
 
-def run_chunks(tasks: Tasks, chunks: Iterable[Chunk], segments: Handle, limit: int) -> Iterator[Answers]:
+def run_chunks(tasks: Tasks, chunks: Iterable[Chunk], segments: Handle, limit: int) -> Iterator[Outputs]:
     """Run chunks with at most `limit` of them waiting to be read, in order."""
     waiting: deque[Handle] = deque()
     for chunk in chunks:
@@ -241,20 +243,22 @@ def plan_chunks(
 
 def cut_segments(checkpoint: Path | Remote, origin: Origin, store: GraphStore) -> Segments | None:
     """Segments by the positions that the model has learned; None where the store has them."""
-    if position_source(origin.config.model) == "fixed":
+    needs = resolve_needs(origin.config, store)
+    if needs.reads_shards:
         return None
     regression = open_model(checkpoint).positions
     if regression is None:
         raise ValueError("Expected a model that learns positions (got one that does not)")
-    table = read_node_table(store, origin.config)
+    table = read_node_table(store, needs)
     return sequence_segments(store, origin.config, table, regression, regression.state_dict())
 
 
-def answer_chunk(chunk: Chunk, segments: Segments | None) -> Answers:
+def answer_chunk(chunk: Chunk, segments: Segments | None) -> Outputs:
     """Run the model on the rows of a chunk, batch by batch."""
     model = cast(cocn.SegmentCoCN, open_model(chunk.checkpoint))
-    config = read_origin(local_checkpoint(chunk.checkpoint)).config
-    source = open_source(chunk, segments)
+    store, config = GraphStore.open(chunk.store), read_origin(local_checkpoint(chunk.checkpoint)).config
+    table = read_node_table(store, resolve_needs(config, store))
+    source = open_part(store, config.data.split, chunk.part, table, segments)
     rows = RowRange(source, chunk.start, chunk.stop)
     loader = SegmentLoader(rows, config.train.batch_size, shuffle=False, device=_device())
     nodes, outputs = [], []
@@ -263,21 +267,21 @@ def answer_chunk(chunk: Chunk, segments: Segments | None) -> Answers:
             outputs.append(_output(model, model.embed_segments(batch), chunk.embeddings))
             nodes.append(batch.node.cpu().numpy())
     probabilities, embeddings = (np.concatenate(columns) for columns in zip(*outputs, strict=True))
-    return Answers(np.concatenate(nodes), probabilities, embeddings)
+    return Outputs(np.concatenate(nodes), probabilities, embeddings)
 
 
-def answer_graph(checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool) -> Answers:
+def answer_graph(checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool) -> Outputs:
     """Run a full-graph model once."""
     model = open_model(checkpoint)
     with torch.inference_mode():
         graph = read_graph(store, origin.config).to(_device())
         probabilities, embedded = _output(model, model.embed(graph), embeddings)
-    return Answers(np.arange(store.num_nodes), probabilities, embedded)
+    return Outputs(np.arange(store.num_nodes), probabilities, embedded)
 
 
 def answer_collection(
     checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool
-) -> Iterator[Answers]:
+) -> Iterator[Outputs]:
     """Run a model on batches of graphs of like size."""
     model = open_model(checkpoint)
     pool = read_pool(store, origin.config, origin.inputs.task, _device())
@@ -287,7 +291,7 @@ def answer_collection(
         for part in PARTS:
             chosen = np.flatnonzero(parts == part_code(part))
             for graphs, batch in evaluation_batches(pool, torch.from_numpy(chosen).to(_device())):
-                yield Answers(graphs.cpu().numpy(), *_output(model, model.embed(batch), embeddings))
+                yield Outputs(graphs.cpu().numpy(), *_output(model, model.embed(batch), embeddings))
 
 
 @functools.lru_cache(maxsize=4)
@@ -311,17 +315,6 @@ def _read_model(checkpoint: Path, modified: int) -> Network:
     model = build_model(origin.config.model, origin.config.segments, origin.inputs)
     load_weights(checkpoint, model)
     return model.to(_device()).eval()
-
-
-def open_source(chunk: Chunk, segments: Segments | None) -> SegmentSource:
-    """Where a chunk's rows come from."""
-    store, config = GraphStore.open(chunk.store), read_origin(local_checkpoint(chunk.checkpoint)).config
-    table = read_node_table(store, config)
-    if segments is None:
-        return open_segments(store, config.data.split, chunk.part, table)
-    parts = part_of_rows(store, config.data.split)
-    nodes = np.flatnonzero(parts == part_code(chunk.part)).astype(np.int32)
-    return MemorySource(segments, nodes, store.labels(), table)
 
 
 class RowRange:

@@ -6,40 +6,36 @@ from typing import cast
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from cocn import SegmentBatch
 from pipeline.config.loading import Config
 from pipeline.models.metrics import Predictions, gather_from_ranks
-from pipeline.models.networks import Network, position_source, resolve_task, streams
-from pipeline.orders.sequences import sequence
+from pipeline.models.networks import Network
 from pipeline.segments.loader import LoaderState, SegmentLoader
-from pipeline.segments.records import MemorySource, NodeTable, SegmentSource
-from pipeline.segments.stage import PARTS, open_segments
-from pipeline.segments.windows import Segments, build_segments
+from pipeline.segments.records import SegmentSource
+from pipeline.segments.stage import PARTS
+from pipeline.segments.windows import Segments
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.collection_feed import CollectionFeed
-from pipeline.training.inputs import part_code, part_of_rows, read_graph, read_node_table
+from pipeline.training.inputs import part_code, read_graph, read_node_table
 from pipeline.training.link_feed import LinkFeed
+from pipeline.training.needs import resolve_needs
 from pipeline.training.neighbour_feed import SAMPLED, NeighbourFeed, can_sample
 from pipeline.training.protocol import Feed, OneStepFeed, Share
-
-#: Rows of position regression that are computed at once when a graph is sequenced anew.
-POSITION_ROWS = 65_536
+from pipeline.training.segment_sources import open_part, sequence_segments
 
 
 def open_feed(
     store: GraphStore, config: Config, model: Network, rank: int, world_size: int, device: torch.device
 ) -> Feed:
     """The feed that a model needs."""
-    task = resolve_task(config, store)
-    if store.is_collection:
-        return CollectionFeed(store, config, task, rank, world_size, device)
-    if task == "link":
+    needs = resolve_needs(config, store)
+    if needs.reading == "graphs":
+        return CollectionFeed(store, config, needs.task, rank, world_size, device)
+    if needs.reading == "links":
         return LinkFeed(store, config, world_size, device)
-    if streams(config.model):
+    if needs.reading == "segments":
         return SegmentFeed(store, config, model, rank, world_size, device)
     if config.model.name in SAMPLED and can_sample():
         return NeighbourFeed(store, config, device)
@@ -61,8 +57,9 @@ class SegmentFeed:
         self._store = store
         self._config = config
         self._model = model
-        self._learns = position_source(config.model) != "fixed"
-        self._table = read_node_table(store, config)
+        needs = resolve_needs(config, store)
+        self._learns = not needs.reads_shards
+        self._table = read_node_table(store, needs)
         self._sequencer: dict[str, Tensor] | None = None
         self._segments: Segments | None = None
         shared = {"rank": rank, "world_size": world_size, "device": device}
@@ -107,11 +104,7 @@ class SegmentFeed:
         return self._model.positions
 
     def _source(self, part: str) -> SegmentSource:
-        split = self._config.data.split
-        if self._segments is None:
-            return open_segments(self._store, split, part, self._table)
-        nodes = np.flatnonzero(part_of_rows(self._store, split) == part_code(part)).astype(np.int32)
-        return MemorySource(self._segments, nodes, self._store.labels(), self._table)
+        return open_part(self._store, self._config.data.split, part, self._table, self._segments)
 
     def start_epoch(self, epoch: int) -> None:
         if self._learns and epoch != self._loader.epoch:
@@ -182,30 +175,5 @@ class GraphFeed(OneStepFeed):
         return Predictions(nodes, model(self._graph).float()[nodes], self._labels[nodes])
 
 
-def sequence_segments(
-    store: GraphStore,
-    config: Config,
-    table: NodeTable,
-    regression: nn.Module,
-    weights: Mapping[str, Tensor],
-) -> Segments:
-    """Regress the position of every node with the given weights, order the nodes and cut the segments."""
-    if table.positions is None:
-        raise ValueError("Expected columns that positions are regressed from (got none)")
-    device = next(regression.parameters()).device
-    with torch.no_grad():
-        rows = [
-            functional_call(regression, dict(weights), (torch.from_numpy(np.array(part)).to(device),)).cpu()
-            for part in _blocks(table.positions, POSITION_ROWS)
-        ]
-    csr = store.csr()
-    return build_segments(sequence(torch.cat(rows).numpy(), csr), csr, config.segments.length)
-
-
 def _equal(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> bool:
     return all(torch.equal(one[name].to(value.device), value) for name, value in two.items())
-
-
-def _blocks(rows: NDArray[np.float32], size: int) -> Iterator[NDArray[np.float32]]:
-    for start in range(0, rows.shape[0], size):
-        yield rows[start : start + size]

@@ -9,45 +9,15 @@ from numpy.typing import NDArray
 import cocn
 from cocn import GraphBatch
 from pipeline.config.loading import Config
-from pipeline.features.arrangement import STAGE as ARRANGEMENT
 from pipeline.features.propagation import open_propagated
-from pipeline.features.propagation import stage_name as propagated_stage
-from pipeline.models.networks import position_source, resolve_task, streams
+from pipeline.models.networks import position_source
 from pipeline.orders.sequences import dense_ranks
 from pipeline.orders.stage import head_positions
-from pipeline.positions.stage import STAGE as POSITIONS
 from pipeline.segments.records import NodeTable
-from pipeline.segments.stage import stage_name as segments_stage
-from pipeline.storage.files import text_sha256
 from pipeline.store.arrays import CSR, SPLIT_NAMES
 from pipeline.store.cleaning import edge_sources, entry_rows
-from pipeline.store.graph_store import INGEST, GraphStore
-from pipeline.training.hidden_links import stage_name as links_stage
-
-
-def input_stages(store: GraphStore, config: Config) -> tuple[str, ...]:
-    """The stages of a store that a training reads."""
-    if store.is_collection:
-        return (ARRANGEMENT, INGEST)
-    if resolve_task(config, store) == "link":
-        return (INGEST, links_stage(config.data.split))
-    model, source = config.model, position_source(config.model)
-    stages = {INGEST}
-    if streams(model):
-        if source == "fixed":
-            stages.add(segments_stage(config.data.split))
-        if source == "explicit" and model.smoothness:
-            stages.add(propagated_stage(model.smoothness))
-        stages |= {propagated_stage(1 + step) for step in range(model.propagated_features)}
-    if source == "implicit" or (source == "fixed" and not streams(model)):
-        stages.add(POSITIONS)
-    return tuple(sorted(stages))
-
-
-def input_digest(store: GraphStore, config: Config) -> str:
-    """Identifies what a training reads; stages that it does not read may come and go."""
-    stages = [stage for stage in input_stages(store, config) if store.has(stage)]
-    return text_sha256({stage: store.manifest.stage_digest(stage) for stage in stages})
+from pipeline.store.graph_store import GraphStore
+from pipeline.training.needs import Needs
 
 
 def part_code(part: str) -> int:
@@ -60,16 +30,14 @@ def part_of_rows(store: GraphStore, split: int) -> NDArray[np.int8]:
     return store.split(split) if store.num_splits else np.full(store.num_rows, -1, dtype=np.int8)
 
 
-def read_node_table(store: GraphStore, config: Config) -> NodeTable:
+def read_node_table(store: GraphStore, needs: Needs) -> NodeTable:
     """What a segment model reads of nodes: features, propagated ones, and what positions come from."""
-    model = config.model
     features: list[NDArray[np.float32]] = [store.features()]
-    features += [open_propagated(store, 1 + step) for step in range(model.propagated_features)]
+    features += [open_propagated(store, 1 + step) for step in range(needs.feature_hops)]
     table = NodeTable(features, edge_values=store.edge_values())
-    source = position_source(model)
-    if source == "explicit":
-        return replace(table, positions=open_propagated(store, model.smoothness))
-    if source == "implicit":
+    if needs.positions == "explicit":
+        return replace(table, positions=open_propagated(store, needs.position_hops))
+    if needs.positions == "implicit":
         return replace(table, positions=store.positions())
     return table
 

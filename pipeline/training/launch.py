@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict
 from pipeline.config.loading import Config
 from pipeline.config.marks import decisive_settings
 from pipeline.models.metrics import chosen_metric
-from pipeline.models.networks import resolve_task, streams
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.progress import Bar, progress
 from pipeline.storage.files import text_sha256
@@ -21,10 +20,10 @@ from pipeline.store.arrays import Task
 from pipeline.store.graph_store import GraphStore
 from pipeline.store.timings import stage_seconds
 from pipeline.tracking.runs import STAGE_PREFIX, Earlier, Run, start_child
-from pipeline.training.inputs import input_digest, input_stages
 from pipeline.training.job import TrainJob
 from pipeline.training.loop import train_worker
 from pipeline.training.mlflow_model import write_model
+from pipeline.training.needs import input_digest, resolve_needs
 from pipeline.training.ray_train import train_on_ray
 from pipeline.training.remote_copy import RUN_FILE, pull, reconcile
 from pipeline.training.results import TrainResult, read_epochs, read_now, read_result
@@ -81,7 +80,7 @@ def train(
         variant: what sets this training apart from others of the same model, for people.
         tags: further tags of the run.
     """
-    task = resolve_task(config, store)
+    needs = resolve_needs(config, store)
     directory = training_directory(config, store)
     directory.mkdir(parents=True, exist_ok=True)
     mirror = training_mirror(config, directory.name)
@@ -97,17 +96,17 @@ def train(
         parent,
         config,
         model=config.model.name,
-        dataset=compared_as(config, store, task),
+        dataset=compared_as(config, store, needs.task),
         seed=config.train.seed,
         split=config.data.split,
-        metric=chosen_metric(config.train.metric, store.manifest.num_classes, task),
+        metric=chosen_metric(config.train.metric, store.manifest.num_classes, needs.task),
         variant=variant,
         tags={"cocn.store": store.digest, "cocn.directory": str(directory), **(tags or {})},
         resume=None if noted is None else noted.earlier(),
     )
     with run:
         note.write_text(RunNote(run_id=run.run_id, key=run.reference.key).model_dump_json())
-        seconds = stage_seconds(store, input_stages(store, config))
+        seconds = stage_seconds(store, needs.stages)
         run.log(0, {f"{STAGE_PREFIX}{stage}": value for stage, value in seconds.items()})
         job = TrainJob(config, store.place, directory, run.reference, mirror)
         job.publish()
@@ -137,8 +136,8 @@ def may_go_on(result: TrainResult, time_budget: float | None) -> bool:
 def execute(job: TrainJob) -> None:
     """Run a job where it belongs: in this process, or in a group of Ray Train workers."""
     resources, model = job.config.resources, job.config.model
-    by_heads = not (streams(model) or GraphStore.open(job.store).is_collection)
-    if by_heads and resources.most_workers > model.heads:
+    needs = resolve_needs(job.config, GraphStore.open(job.store))
+    if needs.reads_whole_graph and resources.most_workers > model.heads:
         raise UserError(
             f"Expected 'resources.workers' to be at most {model.heads}, the heads that '{model.name}' shares "
             f"out (got {resources.workers})"

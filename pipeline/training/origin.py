@@ -10,7 +10,7 @@ from pipeline.models.networks import Inputs
 from pipeline.runtime.errors import UserError
 from pipeline.storage.object_store import Remote
 from pipeline.store.graph_store import GraphStore
-from pipeline.training.inputs import input_digest
+from pipeline.training.needs import input_digest
 
 
 class Origin(BaseModel):

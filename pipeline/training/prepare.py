@@ -8,12 +8,11 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from pipeline.config.loading import Config
-from pipeline.config.settings import ModelConfig, SourceOptions
+from pipeline.config.settings import SourceOptions
 from pipeline.engine.session import ray_session
 from pipeline.features.arrangement import write_arrangement
 from pipeline.features.propagation import propagate_features
 from pipeline.ingest.stage import describe_source, ingest, options_from, short_name
-from pipeline.models.networks import FAMILY, position_source, resolve_task, streams
 from pipeline.orders.stage import OrderParameters, write_orders
 from pipeline.positions.stage import DEFAULT_BUDGET_SECONDS, Choice, resolve_parameters, write_positions
 from pipeline.segments.stage import stage_name, write_segments
@@ -21,6 +20,7 @@ from pipeline.storage.files import text_sha256
 from pipeline.storage.object_store import Remote, resolve
 from pipeline.store.graph_store import GraphStore, has_manifest
 from pipeline.training.hidden_links import write_links
+from pipeline.training.needs import Needs, resolve_needs
 
 STORES = "stores"
 Say = Callable[[str], None]
@@ -160,42 +160,30 @@ def open_prepared(
         store = ingest(options, place).store
     chosen = [config.model.model_copy(update={"name": name}) for name in models or (config.model.name,)]
     configs = [config.model_copy(update={"model": model}) for model in chosen]
-    missing = not (store.is_collection or store.has("positions"))
-    if missing and any(reads_positions(model) for model in chosen):
+    needs = [resolve_needs(each, store) for each in configs]
+    if not store.has("positions") and any(each.precomputed_positions for each in needs):
         run_stages(store, config, segments=False, say=say)
-    for each in configs:
-        _prepare_model(store, each, splits or (data.split,))
+    for each, needed in zip(configs, needs, strict=True):
+        _prepare_model(store, each, needed, splits or (data.split,))
     return store
 
 
-def reads_positions(model: ModelConfig) -> bool:
-    """Whether a model's sequences, or what it learns them from, are pre-computed."""
-    return model.name in FAMILY and position_source(model) != "explicit"
+def _prepare_model(store: GraphStore, config: Config, needs: Needs, splits: Collection[int]) -> None:
+    """Run what training needs beyond the graph and its positions.
 
-
-def _prepare_model(store: GraphStore, config: Config, splits: Collection[int]) -> None:
-    """What training needs beyond the graph.
-
-    Graphs of a collection are arranged, and links hidden; streaming reads propagated features, and shards
-    where the order is fixed.
+    Graphs of a collection are arranged, and links hidden; segments read propagated features, and shards where
+    the order is fixed.
     """
-    model = config.model
-    if store.is_collection:
+    if needs.reading == "graphs":
         write_arrangement(store, config.positions.truncate)
-    elif resolve_task(config, store) == "link":
-        for split in splits:
-            data = config.data.model_copy(update={"split": split})
-            write_links(store, config.model_copy(update={"data": data}))
-    if store.is_collection or not streams(model):
-        return
-    source = position_source(model)
-    steps = max(model.propagated_features, model.smoothness if source == "explicit" else 0)
-    if steps and store.manifest.num_features:
-        propagate_features(store, steps, self_loops=model.self_loops)
-    if source == "fixed":
-        for split in splits:
-            data = config.data.model_copy(update={"split": split})
-            write_segments(store, config.model_copy(update={"data": data}))
+    if needs.propagated_steps and store.manifest.num_features:
+        propagate_features(store, needs.propagated_steps, self_loops=config.model.self_loops)
+    for split in splits:
+        own = config.model_copy(update={"data": config.data.model_copy(update={"split": split})})
+        if needs.reading == "links":
+            write_links(store, own)
+        if needs.reads_shards:
+            write_segments(store, own)
 
 
 def default_store(output: Path, options: SourceOptions) -> Path:

@@ -24,6 +24,7 @@ from pipeline.store.cleaning import edge_sources
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.inputs import read_graph, read_node_table
 from pipeline.training.loop import TrainJob, train_worker
+from pipeline.training.needs import resolve_needs
 from pipeline.training.prepare import open_prepared
 from pipeline.training.results import read_epochs
 from tests.pipeline.conftest import tiny_config
@@ -161,7 +162,7 @@ def stores(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 def test_windows_hold_the_weights_of_their_edges(stores: dict[str, tuple[GraphStore, Config]]) -> None:
     store, config = stores["weighted"]
     matrix = matrix_of(store)
-    source = open_segments(store, 0, "train", read_node_table(store, config))
+    source = open_segments(store, 0, "train", read_node_table(store, resolve_needs(config, store)))
     for batch in SegmentLoader(source, 10, shuffle=False):
         assert batch.values is not None
         table = dict(enumerate(nodes_of(batch, store)))
@@ -185,7 +186,7 @@ def test_a_segment_model_in_batches_equals_the_one_on_the_whole_weighted_graph(
     torch.manual_seed(0)
     model = build_model(config.model, config.segments, Inputs.of(store, config)).eval()
     whole = model(read_graph(store, config))
-    source = open_segments(store, 0, "test", read_node_table(store, config))
+    source = open_segments(store, 0, "test", read_node_table(store, resolve_needs(config, store)))
     for batch in SegmentLoader(source, 7, shuffle=False):
         assert torch.allclose(model(batch), whole[batch.node], atol=1e-5)
 
