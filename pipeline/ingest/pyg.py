@@ -85,9 +85,9 @@ def to_pyg(store: GraphStore | Path | str, split: int | None = None) -> Any:
         split: The split that masks show, [n]; by default all of them side by side, [n, s].
 
     Returns:
-        `Data` with `x`, `edge_index`, `y`, masks, `edge_attr` and `node_id` where the store has them; the
-        graphs of a collection have `y` and the number of their part (0 train, 1 validation, 2 test) in
-        `split`.
+        `Data` with `x`, `edge_index`, `y`, masks, `edge_attr`, `node_id` and `r_A`, which gives
+        `cocn.SegmentLoader` the store's own segments, where the store has them. The graphs of a collection
+        have `y` and the numbers of their parts (0 train, 1 validation, 2 test) in `split`.
     """
     opened = store if isinstance(store, GraphStore) else GraphStore.open(Path(store))
     data = _whole(opened)
@@ -117,6 +117,8 @@ def _whole(store: GraphStore) -> Any:
     data.y = torch.from_numpy(np.array(store.labels()))
     if values is not None:
         data.edge_attr = torch.from_numpy(np.array(values))
+    if store.has("positions"):
+        data.r_A = torch.from_numpy(np.array(store.approximate_positions()))
     if ids is not None:
         data.node_id = ids.to_pylist()
     return data

@@ -19,8 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from cocn.loading.covering import cuthill_mckee_order, residual_orders, window_order
 from pipeline.orders.coverage import measure_coverage
-from pipeline.orders.covering import cuthill_mckee_order, residual_orders, window_order
 from pipeline.orders.encodings import laplacian_columns, random_walk_columns
 from pipeline.orders.sequences import head_columns, sequence
 from pipeline.positions.stage import STAGE as POSITIONS

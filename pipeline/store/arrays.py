@@ -2,13 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cocn.loading.csr import CSR, Ids
 from pipeline.storage.files import list_column
+
+__all__ = [
+    "CSR",
+    "EDGE_FEATURES_FILE",
+    "SPLIT_NAMES",
+    "CollectionArrays",
+    "GraphArrays",
+    "Ids",
+    "Pairs",
+    "Task",
+]
 
 SPLIT_NAMES = ("train", "val", "test")
 EDGE_FEATURES_FILE = "edges/features.arrow"
@@ -17,27 +29,6 @@ Task = Literal["node", "graph", "link"]
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
-Ids: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class CSR:
-    """Adjacency structure: the neighbours of node i are `indices[indptr[i]:indptr[i + 1]]`, ascending."""
-
-    indptr: NDArray[np.int64]
-    indices: Ids
-
-    @property
-    def num_nodes(self) -> int:
-        return len(self.indptr) - 1
-
-    @property
-    def num_edges(self) -> int:
-        """Stored entries: an undirected edge counts twice."""
-        return len(self.indices)
-
-    def degrees(self) -> Integers:
-        return np.diff(self.indptr)
 
 
 @dataclass(frozen=True)

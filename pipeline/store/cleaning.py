@@ -2,14 +2,33 @@
 
 # mypy: allow-untyped-decorators, allow-untyped-defs
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.store.arrays import CSR, CollectionArrays, GraphArrays, Ids
+from cocn.loading.csr import CSR, csr_from_keys, distinct, edge_sources, entry_rows, index_type
+from pipeline.store.arrays import CollectionArrays, GraphArrays
+
+__all__ = [
+    "CleaningReport",
+    "DegreeReport",
+    "EdgeReport",
+    "clean_edges",
+    "component_labels",
+    "count_parts",
+    "csr_from_keys",
+    "describe",
+    "describe_degrees",
+    "distinct",
+    "edge_sources",
+    "entry_rows",
+    "homophily",
+    "index_type",
+    "symmetric",
+]
 
 PART_NAMES = ("train", "val", "test")
 
@@ -96,63 +115,12 @@ def clean_edges(
     return csr_from_keys(forward if directed else both, num_nodes), report
 
 
-def entry_rows(
-    csr: CSR, sources: NDArray[np.integer[Any]], targets: NDArray[np.integer[Any]]
-) -> NDArray[np.int64]:
-    """The raw edge that every stored entry comes from: the first one that runs its way, else its reverse.
-
-    Args:
-        csr: What :func:`clean_edges` made of the raw edges.
-        sources: One end of every raw edge.
-        targets: The other end.
-
-    Shapes:
-        sources [r], targets [r] to rows [m], beside `csr.indices`.
-    """
-    size = csr.num_nodes
-    raw = sources.astype(np.int64) * size + targets
-    order = np.argsort(raw, kind="stable")
-    ordered = raw[order]
-    row, column = edge_sources(csr).astype(np.int64), csr.indices.astype(np.int64)
-    same_way = np.searchsorted(ordered, row * size + column)
-    listed = np.append(ordered, -1)[same_way] == row * size + column
-    other_way = np.searchsorted(ordered, column * size + row)
-    return order[np.where(listed, same_way, other_way)]
-
-
-def csr_from_keys(keys: NDArray[np.int64], num_nodes: int) -> CSR:
-    """The structure whose entries are the sorted, distinct `keys` = row · n + column."""
-    row = keys // num_nodes
-    indptr = np.zeros(num_nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(row, minlength=num_nodes), out=indptr[1:])
-    return CSR(indptr=indptr, indices=cast(Ids, (keys - row * num_nodes).astype(index_type(num_nodes))))
-
-
-def index_type(num_nodes: int) -> type[np.int32] | type[np.int64]:
-    """The smallest integer type that holds every node id."""
-    return np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64
-
-
 def symmetric(csr: CSR) -> CSR:
     """The structure with both directions of every edge."""
     row = edge_sources(csr).astype(np.int64)
     column = csr.indices.astype(np.int64)
     keys = np.concatenate([row * csr.num_nodes + column, column * csr.num_nodes + row])
     return csr_from_keys(distinct(keys), csr.num_nodes)
-
-
-def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The distinct values, ascending; numpy's own `unique` hashes, which takes 80 times as long."""
-    ordered = np.sort(keys)
-    first = np.ones(len(ordered), dtype=np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered[first]
-
-
-def edge_sources(csr: CSR) -> Ids:
-    """The row of every stored entry, beside `csr.indices`."""
-    nodes = np.arange(csr.num_nodes, dtype=csr.indices.dtype)
-    return cast(Ids, np.repeat(nodes, np.diff(csr.indptr)))
 
 
 def component_labels(csr: CSR) -> tuple[int, NDArray[np.int32]]:

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cocn.loading.covering import cuthill_mckee_order, residual_orders, window_order
 from pipeline.ingest.generators import board
 from pipeline.ingest.networkit_graphs import power_law_graph
-from pipeline.orders.covering import cuthill_mckee_order, residual_orders, window_order
 from pipeline.orders.encodings import laplacian_columns, random_walk_columns
 from pipeline.orders.stage import OrderParameters, head_positions, write_orders
 from pipeline.positions.stage import PositionParameters, write_positions

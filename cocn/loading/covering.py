@@ -17,10 +17,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from pipeline.orders.sequences import sequence
-from pipeline.positions.search import read_only
-from pipeline.store.arrays import CSR
-from pipeline.store.cleaning import edge_sources
+from cocn.loading.csr import CSR, Ids, edge_sources
+from cocn.loading.sequences import sequence
 
 Order = NDArray[np.int32]
 Mask = NDArray[np.bool_]
@@ -93,7 +91,7 @@ def window_order(csr: CSR, alive: Mask, length: int) -> Order:
     """
     degrees = np.bincount(edge_sources(csr)[alive], minlength=csr.num_nodes)
     begin = np.argsort(degrees, kind="stable").astype(np.int32)
-    order: Order = _window_order(read_only(csr.indptr), read_only(csr.indices), alive, length - 1, begin)
+    order: Order = _window_order(_read_only(csr.indptr), _read_only(csr.indices), alive, length - 1, begin)
     return order
 
 
@@ -118,6 +116,13 @@ def take_order(csr: CSR, order: Order) -> CSR:
     matrix = matrix[order][:, order]
     matrix.sort_indices()
     return CSR(matrix.indptr.astype(np.int64), matrix.indices.astype(csr.indices.dtype))
+
+
+def _read_only(array: Ids) -> Ids:
+    """A view that refuses to be written: stored and computed graphs then share one compiled kernel."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 @njit(cache=True, nogil=True)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pipeline.segments.prefetch import Prefetcher
+from cocn.loading.prefetch import Prefetcher
 
 
 def wait_until(count: int, started: list[int]) -> None:

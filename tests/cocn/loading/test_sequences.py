@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pipeline.orders.sequences import dense_ranks, from_order, sequence
-from pipeline.store.arrays import CSR
+from cocn.loading.csr import CSR
+from cocn.loading.sequences import dense_ranks, from_order, sequence
 
 
 def make_csr(edges: NDArray[np.int64], num_nodes: int) -> CSR:

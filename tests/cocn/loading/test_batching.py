@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pipeline.segments.batching import BLOCK_ROWS, POOL_BLOCKS, BatchPlan, EpochOrder
+from cocn.loading.batching import BLOCK_ROWS, POOL_BLOCKS, BatchPlan, EpochOrder
 
 POOL_ROWS = BLOCK_ROWS * POOL_BLOCKS
 

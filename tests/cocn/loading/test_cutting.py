@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pipeline.orders.sequences import from_order
-from pipeline.segments.windows import build_segments, num_words, unpack
-from pipeline.store.arrays import CSR
+from cocn.loading.csr import CSR
+from cocn.loading.cutting import build_segments, num_words, unpack
+from cocn.loading.sequences import from_order
 
 
 def random_graph(
