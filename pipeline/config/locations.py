@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
-from pydantic import PlainSerializer, PlainValidator
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 
@@ -72,5 +72,15 @@ def parse_uri(value: object) -> Uri:
     return place
 
 
-Place = Annotated[Path | Uri, PlainValidator(parse_place), PlainSerializer(str, return_type=str)]
-RemotePlace = Annotated[Uri, PlainValidator(parse_uri), PlainSerializer(str, return_type=str)]
+Place = Annotated[
+    Path | Uri,
+    PlainValidator(parse_place),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string"}),
+]
+RemotePlace = Annotated[
+    Uri,
+    PlainValidator(parse_uri),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": "^[a-z]+://"}),
+]

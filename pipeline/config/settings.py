@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from pipeline.config.bounds import (
     MOST_WORKERS,
@@ -54,7 +54,13 @@ def _parse_workers(value: object) -> int | str:
     return int(least) if ends[0] == ends[1] else f"{int(least)}..{int(most)}"
 
 
-Workers = Annotated[int | str, PlainValidator(_parse_workers)]
+Workers = Annotated[
+    int | str,
+    PlainValidator(_parse_workers),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^\d+\.\.\d+$"}]}
+    ),
+]
 
 
 ModelName = Literal["vanilla", "expanded", "sparse", "segment", "mlp", "gcn", "gat", "sage", "sgc", "linkx"]
