@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from pipeline.training.campaign import Campaign
 
 
+MODELS = (
+    "vanilla, expanded, sparse, segment; or an opponent: mlp, sgc, sign, linkx, gcn, sage, gat, gin, dirgnn, "
+    "sgformer, polynormer."
+)
+
+
 def register(app: typer.Typer) -> None:
     app.command("train")(train)
 
@@ -24,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def train(
     models: Annotated[
         list[str],
-        typer.Argument(help="vanilla, expanded, sparse, segment, or mlp, gcn, gat, sage, sgc, linkx."),
+        typer.Argument(help=MODELS),
     ],
     config: ConfigFiles = None,
     source: Annotated[str | None, typer.Option("--data", help="Data set by name, or a path.")] = None,
@@ -95,9 +101,7 @@ def train(
         **parse_assignments(assignments or ()),
     }
     resolved = load_config(config, overrides)
-    settings = dict.fromkeys(models, resolved)
-    if preset or quick:
-        settings = preset_settings(models, config, overrides, quick=quick)
+    settings = preset_settings(models, config, overrides, published=preset or quick, quick=quick)
     chosen = [resolved.data.split] if splits is None else list(range(splits))
     opened = open_prepared(settings[models[0]], models=models[:1], splits=chosen, say=say)
     for name in models[1:]:
@@ -110,14 +114,24 @@ def train(
 
 
 def preset_settings(
-    models: "Sequence[str]", files: list[Path] | None, overrides: "Mapping[str, object]", *, quick: bool
+    models: "Sequence[str]",
+    files: list[Path] | None,
+    overrides: "Mapping[str, object]",
+    *,
+    published: bool,
+    quick: bool,
 ) -> "dict[str, Config]":
-    """The configuration of each model: its preset for the data set, below the files and the flags."""
+    """The configuration of each model, below the files and the flags.
+
+    Opponents have settings of their own for any graph; with `published` all models take the data set's.
+    """
     from pipeline.config.loading import load_config
-    from pipeline.presets import load_preset
+    from pipeline.presets import default_preset, load_preset
 
     source = load_config(files, overrides).data.source
-    presets = {name: load_preset(source, name, quick=quick) for name in models}
+    presets = {
+        name: load_preset(source, name, quick=quick) if published else default_preset(name) for name in models
+    }
     return {name: load_config(files, overrides, preset=preset) for name, preset in presets.items()}
 
 

@@ -49,6 +49,8 @@ Heads = Annotated[Count, at_most(1_024, "each head orders and reads every node o
 Width = Annotated[Count, at_most(65_536, "a layer has this many squared weights")]
 Kernel = Annotated[Count, at_most(1_024, "a convolution reads the square of it")]
 Layers = Annotated[Natural, at_most(256, "each layer reads every node once more")]
+Depth = Annotated[Count, at_most(256, "each layer reads every node once more")]
+Share = Annotated[float, Field(ge=0, le=1)]
 Steps = Annotated[Natural, at_most(256, "each step reads every edge once more")]
 Neighbours = Annotated[Count, at_most(10_000, "they multiply with every layer")]
 Negatives = Annotated[Count, at_most(10_000, "each hidden edge is ranked among this many pairs per edge")]

@@ -9,6 +9,7 @@ from pipeline.config.bounds import (
     MOST_WORKERS,
     BatchSize,
     Cores,
+    Depth,
     Epochs,
     Fraction,
     Gibibytes,
@@ -32,6 +33,7 @@ from pipeline.config.bounds import (
     Seed,
     SegmentLength,
     ShardRows,
+    Share,
     Side,
     Sources,
     SplitNumber,
@@ -63,7 +65,23 @@ Workers = Annotated[
 ]
 
 
-ModelName = Literal["vanilla", "expanded", "sparse", "segment", "mlp", "gcn", "gat", "sage", "sgc", "linkx"]
+ModelName = Literal[
+    "vanilla",
+    "expanded",
+    "sparse",
+    "segment",
+    "mlp",
+    "sgc",
+    "sign",
+    "linkx",
+    "gcn",
+    "sage",
+    "gat",
+    "gin",
+    "dirgnn",
+    "sgformer",
+    "polynormer",
+]
 MetricName = Literal[
     "accuracy",
     "roc_auc",
@@ -199,11 +217,46 @@ class SegmentConfig(Section):
     """Seed of the random directions that give the heads different orders."""
 
 
+class OpponentConfig(Section):
+    """What only opponents read, besides `hidden_channels` and `dropout`."""
+
+    layers: Depth = decides("weights", 3)
+    """Layers of convolution or, of perceptrons, of linear maps."""
+    norm: Literal["none", "batch", "layer", "unit"] = decides("weights", "batch")
+    """What normalises the channels after each layer; `unit` scales every row to length 1."""
+    residual: bool = decides("weights", True)
+    """Add a linear map of a layer's input to its output."""
+    jumping: Literal["none", "sum", "max"] = decides("weights", "none")
+    """Read the sum, or the largest, of all layers in place of the last one (jumping knowledge)."""
+    input_layer: bool = decides("weights", True)
+    """A linear map before the first convolution."""
+    input_dropout: Fraction = decides("weights", 0.0)
+    """Share of input features dropped in training."""
+    attention_heads: Heads = decides("weights", 1)
+    """Heads of attention (gat, polynormer), which share out the channels."""
+    hops: Hops = decides("weights", 3)
+    """How far features are propagated before training (sgc, sign)."""
+    neighbour_labels: bool = decides("weights", True)
+    """Read the classes of the neighbours that are training nodes (sign)."""
+    alpha: Share = decides("weights", 0.5)
+    """Weight of the nodes that a node points at against those that point at it (dirgnn)."""
+    global_layers: Depth = decides("weights", 1)
+    """Layers of attention between all nodes (sgformer, polynormer)."""
+    graph_weight: Share = decides("weights", 0.5)
+    """Weight of the convolutions against the attention (sgformer)."""
+    beta: Share = decides("weights", 0.9)
+    """Weight of the linear against the product features (polynormer)."""
+    local_epochs: Annotated[Natural, at_most(1e8, "no training has more epochs")] = decides("weights", 100)
+    """Epochs before attention between all nodes joins (polynormer)."""
+    sampling: Literal["auto", "always", "never"] = decides("weights", "auto")
+    """Train on sampled neighbourhoods (sage); `auto` does so on large graphs."""
+
+
 class ModelConfig(Section):
     """Which member of the family, and its size."""
 
     name: ModelName = decides("weights", "segment")
-    """A member of the CoCN family, or a baseline from PyG."""
+    """A member of the CoCN family, or an opponent."""
     hidden_channels: Width = decides("weights", 64)
     """Width of every layer."""
     heads: Heads = decides("inputs", 8)
@@ -241,13 +294,15 @@ class ModelConfig(Section):
     """Propagate after the MLP, as the paper does, or the features before it, once, into the store; `auto` is
     before for segments, which need no graph in memory then, and after otherwise."""
     neighbours: Neighbours = decides("weights", 10)
-    """Neighbours that `sage` samples of a node in each layer, where PyG can sample."""
+    """Neighbours that `sage` samples of a node in each layer."""
     self_loops: bool = decides("inputs", True)
     """Add self-loops to the graph that propagates positions."""
     pooling: Literal["mean", "sum"] = decides("weights", "mean")
-    """How a baseline sums up the nodes of a graph; the CoCN family takes the largest of each channel."""
+    """How an opponent sums up the nodes of a graph; the CoCN family takes the largest of each channel."""
     ranking: Literal["auto", "pairwise", "taylor"] = decides("weights", "auto")
     """Backward of the ranks; `auto` takes the pairwise one for windows and small graphs."""
+    opponent: OpponentConfig = OpponentConfig()
+    """What only opponents read."""
 
 
 class TrainConfig(Section):
@@ -273,7 +328,9 @@ class TrainConfig(Section):
     """What selects the best epoch and is compared; `auto` is accuracy for graphs, mrr for links and,
     for nodes, roc_auc of two classes, accuracy of more."""
     patience: Annotated[Natural, at_most(1e8, "no training has more epochs")] = decides("weights", 0)
-    """Epochs without a lower validation loss before training stops; 0 never stops early."""
+    """Epochs without progress before training stops; 0 never stops early."""
+    patience_on: Literal["loss", "metric"] = decides("weights", "loss")
+    """What counts as progress: a lower validation loss, or a better validation metric."""
     seed: Seed = decides("weights", 0, repeats=True)
     """Seed of the parameters, the shuffling and dropout."""
     clip: NonNegative = decides("weights", 1.0)

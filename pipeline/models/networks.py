@@ -8,7 +8,7 @@ from cocn.graphs import STRUCTURAL_LIMIT
 from cocn.positions import Propagation
 from pipeline.config.settings import Config, ModelConfig, SegmentConfig
 from pipeline.features.arrangement import STAGE as ARRANGEMENT
-from pipeline.models.baselines import BASELINES, Baseline
+from pipeline.models.opponents import OPPONENTS, STAND_IN_COLUMNS, Opponent, Sizes, build_opponent
 from pipeline.runtime.errors import UserError
 from pipeline.store.arrays import Task
 from pipeline.store.graph_store import GraphStore
@@ -19,8 +19,8 @@ FAMILY: dict[str, type[cocn.CoCN]] = {
     "sparse": cocn.SparseCoCN,
     "segment": cocn.SegmentCoCN,
 }
-MODELS = (*FAMILY, *BASELINES)
-Network = cocn.CoCN | Baseline
+MODELS = (*FAMILY, *OPPONENTS)
+Network = cocn.CoCN | Opponent
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Inputs:
         task: what the answer is about: every node, every graph, or pairs of nodes.
         batched: whether a step reads some graphs of a collection.
         num_edge_features: numbers that come with an edge; 0 for plain edges.
+        directed: whether edges have a direction.
     """
 
     num_features: int
@@ -44,6 +45,7 @@ class Inputs:
     task: Task = "node"
     batched: bool = False
     num_edge_features: int = 0
+    directed: bool = False
 
     @classmethod
     def of(cls, store: GraphStore, config: Config) -> "Inputs":
@@ -62,6 +64,7 @@ class Inputs:
             task=task,
             batched=store.is_collection,
             num_edge_features=store.manifest.num_edge_features,
+            directed=store.directed,
         )
 
 
@@ -100,17 +103,18 @@ def check_model(model: ModelConfig, task: Task, *, collection: bool) -> None:
     source = position_source(model)
     if task != "node" and model.name == "segment":
         raise UserError(
-            f"Expected vanilla, expanded, sparse or a baseline for task '{task}' (got segment, whose windows "
-            "are mini-batches of the nodes of one large graph)"
+            f"Expected vanilla, expanded, sparse or an opponent for task '{task}' (got segment, whose "
+            "windows are mini-batches of the nodes of one large graph)"
         )
     if task != "node" and model.name in FAMILY and source == "fixed":
         raise UserError(
             f"Expected 'model.positions' to be explicit or implicit for task '{task}' (got fixed, an order "
             "of the nodes of one whole graph)"
         )
-    if collection and model.name == "linkx":
+    if collection and model.name in OPPONENTS and not OPPONENTS[model.name].collections:
         raise UserError(
-            "Expected a model that reads any graph (got linkx, which has parameters for every node of one)"
+            f"Expected a model that reads any graph (got {model.name}, which has parameters for every "
+            "node of one)"
         )
 
 
@@ -120,7 +124,9 @@ def streams(model: ModelConfig) -> bool:
 
 
 def position_source(model: ModelConfig) -> str:
-    """What orders the nodes, `auto` resolved."""
+    """What orders the nodes, `auto` resolved; opponents read them in any order."""
+    if model.name in OPPONENTS:
+        return "explicit"
     if model.positions == "auto":
         return "fixed" if streams(model) else "explicit"
     return model.positions
@@ -143,9 +149,8 @@ def position_channels(model: ModelConfig, inputs: Inputs) -> int | None:
 
 def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> Network:
     """The network that a configuration describes, with fresh parameters."""
-    if model.name in BASELINES:
-        width = out_channels(model, inputs)
-        return Baseline(model, inputs.num_nodes, inputs.num_features, width, inputs.task)
+    if model.name in OPPONENTS:
+        return build_opponent(model, opponent_sizes(model, inputs))
     settings: dict[str, Any] = {
         "task": inputs.task,
         "num_heads": model.heads,
@@ -177,6 +182,17 @@ def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> 
     else:
         settings["propagated_features"] = model.propagated_features
     return FAMILY[model.name](num_features, model.hidden_channels, out_channels(model, inputs), **settings)
+
+
+def opponent_sizes(model: ModelConfig, inputs: Inputs) -> Sizes:
+    """What shapes an opponent."""
+    return Sizes(
+        num_features=inputs.num_features or STAND_IN_COLUMNS,
+        out_channels=out_channels(model, inputs),
+        num_nodes=inputs.num_nodes,
+        task=inputs.task,
+        directed=inputs.directed,
+    )
 
 
 def out_channels(model: ModelConfig, inputs: Inputs) -> int:

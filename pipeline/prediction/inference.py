@@ -17,6 +17,8 @@ import cocn
 from pipeline.engine.session import ADDRESS
 from pipeline.engine.tasks import Handle, Tasks, open_tasks
 from pipeline.models.networks import Network, build_model
+from pipeline.models.opponents import OPPONENTS, Opponent
+from pipeline.models.opponents.perceptrons import RowOpponent
 from pipeline.prediction.link_tables import Written, write_link_predictions
 from pipeline.prediction.node_tables import Floats, score_parts, scratch_rows, write_parquet
 from pipeline.runtime.errors import UserError
@@ -32,8 +34,10 @@ from pipeline.training.collection_feed import evaluation_batches
 from pipeline.training.graph_pool import read_pool
 from pipeline.training.inputs import part_code, part_of_rows, read_graph, read_node_table
 from pipeline.training.needs import resolve_needs
+from pipeline.training.opponent_inputs import read_opponent_graph, read_rows
 from pipeline.training.origin import Origin
 from pipeline.training.remote_copy import open_checkpoint
+from pipeline.training.row_feed import row_batches
 from pipeline.training.segment_sources import open_part, sequence_segments
 
 #: Rows of a task.
@@ -196,6 +200,9 @@ def answer(
     if needs.reading == "graphs":
         yield from answer_collection(checkpoint, origin, store, embeddings)
         return
+    if origin.config.model.name in OPPONENTS:
+        yield from answer_opponent(checkpoint, origin, store, embeddings)
+        return
     if needs.reading != "segments":
         yield answer_graph(checkpoint, origin, store, embeddings)
         return
@@ -277,6 +284,21 @@ def answer_graph(checkpoint: Path | Remote, origin: Origin, store: GraphStore, e
         graph = read_graph(store, origin.config).to(_device())
         probabilities, embedded = _output(model, model.embed(graph), embeddings)
     return Outputs(np.arange(store.num_nodes), probabilities, embedded)
+
+
+def answer_opponent(
+    checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool
+) -> Iterator[Outputs]:
+    """Run an opponent on rows, or once on the whole graph."""
+    model = cast(Opponent, open_model(checkpoint))
+    with torch.inference_mode():
+        if isinstance(model, RowOpponent):
+            table = read_rows(store, origin.config, model)
+            for rows, batch in row_batches(table, np.arange(store.num_nodes), _device()):
+                yield Outputs(rows, *_output(model, model.embed(batch), embeddings))
+        else:
+            graph = read_opponent_graph(store, _device())
+            yield Outputs(np.arange(store.num_nodes), *_output(model, model.embed(graph), embeddings))
 
 
 def answer_collection(

@@ -1,8 +1,9 @@
 """Settings of a model on a benchmark: the paper's hyper-parameters, and smaller ones for a quick look.
 
 `<dataset>/<model>.yaml` holds what is particular, and `extends` the rest: files are read in the order they
-are named, the later the stronger. Baselines share one file. The benchmark's splits and metric come from the
-registry, so that a preset is all that a training needs.
+are named, the later the stronger. What an opponent has no file of its own for is in `opponents/<model>.yaml`,
+which serves any graph. The benchmark's splits and metric come from the registry, so that a preset is all that
+a training needs.
 """
 
 from importlib import resources
@@ -15,10 +16,11 @@ from pipeline.config.settings import ModelConfig
 from pipeline.paper.registry import FAMILY, find_benchmark
 from pipeline.runtime.errors import UserError
 
-BASELINES = tuple(
+OPPONENTS = tuple(
     name for name in get_args(ModelConfig.model_fields["name"].annotation) if name not in FAMILY
 )
 QUICK = "quick"
+DEFAULTS = "opponents"
 EXTENDS = "extends"
 
 
@@ -41,6 +43,17 @@ def load_preset(dataset: str, model: str, *, quick: bool = False) -> dict[str, o
     return {**benchmark.overrides(), **dict(dotted_values(content)), "model.name": model}
 
 
+def default_preset(model: str, *, quick: bool = False) -> dict[str, object]:
+    """What takes the place of defaults on any graph, by dotted key; nothing for our own family."""
+    if model not in OPPONENTS:
+        return {}
+    content = _resolve(f"{DEFAULTS}/{model}")
+    smaller = content.pop(QUICK, {})
+    if quick:
+        merge(content, smaller)
+    return dict(dotted_values(content))
+
+
 def presets_of(dataset: str) -> tuple[str, ...]:
     """Models that have a preset of their own for a data set, by name."""
     folder = resources.files(__name__).joinpath(dataset)
@@ -52,8 +65,8 @@ def _file_of(dataset: str, model: str) -> str:
     models = presets_of(dataset)
     if model in models:
         return f"{dataset}/{model}"
-    if model in BASELINES and find_benchmark(dataset).task == "node":
-        return "baselines"
+    if model in OPPONENTS:
+        return f"{DEFAULTS}/{model}"
     known = ", ".join(models) or "none"
     raise UserError(f"Expected a model with a preset for '{dataset}' (got '{model}'): there are {known}")
 

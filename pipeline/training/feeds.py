@@ -12,6 +12,8 @@ from cocn import SegmentBatch
 from pipeline.config.loading import Config
 from pipeline.models.metrics import Predictions, gather_from_ranks
 from pipeline.models.networks import Network
+from pipeline.models.opponents import Opponent
+from pipeline.models.opponents.perceptrons import RowOpponent
 from pipeline.segments.loader import LoaderState, SegmentLoader
 from pipeline.segments.records import SegmentSource
 from pipeline.segments.stage import PARTS
@@ -21,9 +23,12 @@ from pipeline.training.collection_feed import CollectionFeed
 from pipeline.training.inputs import part_code, read_graph, read_node_table
 from pipeline.training.link_feed import LinkFeed
 from pipeline.training.needs import resolve_needs
-from pipeline.training.neighbour_feed import SAMPLED, NeighbourFeed, can_sample
+from pipeline.training.neighbour_feed import NeighbourFeed, samples_neighbours
+from pipeline.training.opponent_inputs import fit_scale
 from pipeline.training.protocol import Feed, OneStepFeed, Share
+from pipeline.training.row_feed import RowFeed
 from pipeline.training.segment_sources import open_part, sequence_segments
+from pipeline.training.whole_graph_feed import WholeGraphFeed
 
 
 def open_feed(
@@ -31,14 +36,19 @@ def open_feed(
 ) -> Feed:
     """The feed that a model needs."""
     needs = resolve_needs(config, store)
+    if isinstance(model, Opponent) and needs.reading in ("graphs", "links"):
+        fit_scale(model, store)
     if needs.reading == "graphs":
         return CollectionFeed(store, config, needs.task, rank, world_size, device)
     if needs.reading == "links":
         return LinkFeed(store, config, world_size, device)
     if needs.reading == "segments":
         return SegmentFeed(store, config, model, rank, world_size, device)
-    if config.model.name in SAMPLED and can_sample():
-        return NeighbourFeed(store, config, device)
+    if isinstance(model, RowOpponent):
+        return RowFeed(store, config, model, device)
+    if isinstance(model, Opponent):
+        sampled = samples_neighbours(config, store.num_nodes)
+        return (NeighbourFeed if sampled else WholeGraphFeed)(store, config, model, device)
     return GraphFeed(store, config, world_size, device)
 
 

@@ -117,7 +117,7 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device, 
         state = state.after_validation(None if validation is None else validation.metrics[metric])
         improved = state.best_metric != best_before
         if feed.epoch_ended:
-            state = state.after_epoch(None if validation is None else validation.loss, settings.patience)
+            state = state.after_epoch(regret(validation, metric, settings), settings.patience)
             sequencer = feed.sequencer()
         if improved:
             saver.save_best(state, model)
@@ -149,6 +149,13 @@ def is_validation_due(state: TrainState, settings: TrainConfig) -> bool:
     """Whether the running epoch ends with a validation."""
     number = state.epoch + 1
     return number % settings.validate_every == 0 or number == settings.epochs
+
+
+def regret(validation: Evaluation | None, metric: str, settings: TrainConfig) -> float | None:
+    """What falls as training makes progress: the validation loss, or the metric with its sign turned."""
+    if validation is None:
+        return None
+    return validation.loss if settings.patience_on == "loss" else -validation.metrics[metric]
 
 
 def is_done(state: TrainState, settings: TrainConfig) -> bool:

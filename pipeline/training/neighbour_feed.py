@@ -1,44 +1,37 @@
-"""Mini-batches of sampled neighbourhoods, for GraphSAGE, through PyG's `NeighborLoader`.
+"""Mini-batches of training nodes with neighbours sampled around them, for GraphSAGE on large graphs."""
 
-PyG samples with pyg-lib or torch-sparse; without either the whole graph is trained on at once.
-"""
-
-import logging
-import warnings
 from collections.abc import Iterator
-from functools import cache
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import cocn
-from cocn import GraphBatch
 from pipeline.config.loading import Config
 from pipeline.models.metrics import Predictions
+from pipeline.models.opponents import OPPONENTS, Opponent, OpponentGraph
+from pipeline.segments.batching import BatchPlan
 from pipeline.segments.loader import LoaderState
 from pipeline.segments.stage import PARTS
 from pipeline.store.graph_store import GraphStore
-from pipeline.training.inputs import part_code, read_graph
+from pipeline.training.inputs import part_code
+from pipeline.training.opponent_inputs import fit_scale, read_opponent_graph
 from pipeline.training.protocol import Share
+from pipeline.training.sampling import NeighbourSampler
 
-logger = logging.getLogger(__name__)
-
-SAMPLED = ("sage",)
+#: Nodes from which `auto` samples: a step on all of a larger graph takes seconds.
+SAMPLED_NODES = 200_000
 PRIME = 1_000_003
 
 
-@cache
-def can_sample() -> bool:
-    """Whether PyG has what it samples neighbours with; says so once if it has not."""
-    from torch_geometric import typing
-
-    found = bool(typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE)
-    if not found:
-        logger.warning(
-            "sage reads the whole graph in every step: sampling neighbours needs pyg-lib or torch-sparse"
-        )
-    return found
+def samples_neighbours(config: Config, num_nodes: int) -> bool:
+    """Whether a model trains on sampled neighbourhoods of a graph of so many nodes."""
+    model = config.model
+    if model.name not in OPPONENTS or OPPONENTS[model.name].reads != "samples":
+        return False
+    return model.opponent.sampling == "always" or (
+        model.opponent.sampling == "auto" and num_nodes >= SAMPLED_NODES
+    )
 
 
 class NeighbourFeed:
@@ -47,39 +40,26 @@ class NeighbourFeed:
     Batches and samples depend on seed, epoch and step alone, so a resumed training repeats them.
     """
 
-    def __init__(self, store: GraphStore, config: Config, device: torch.device) -> None:
-        from torch_geometric.data import Data
-        from torch_geometric.loader import NeighborLoader
-
-        from pipeline.models.baselines import edge_index
-
-        self._graph = read_graph(store, config).to(device)
-        self._device = device
-        self._batch_size, self._seed = config.train.batch_size, config.train.seed
-        split = torch.from_numpy(store.split(config.data.split).copy())
-        self._labels = torch.from_numpy(store.labels().copy()).long()
-        self._nodes = {part: (split == part_code(part)).nonzero().squeeze(1) for part in PARTS}
-        arranged = self._graph.arrangement.cpu()
-        edges = arranged[edge_index(self._graph).cpu()]
-        self._features = torch.from_numpy(store.features().copy()) if store.manifest.num_features else None
-        layers = max(config.model.unit_layers, 1)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*without a 'pyg-lib' installation.*")
-            self._loader = NeighborLoader(
-                Data(edge_index=edges, num_nodes=arranged.numel()),
-                num_neighbors=[config.model.neighbours] * layers,
-                input_nodes=self._nodes["train"],
-            )
+    def __init__(self, store: GraphStore, config: Config, model: Opponent, device: torch.device) -> None:
+        self._graph = read_opponent_graph(store, device)
+        fit_scale(model, store)
+        self._device, self._seed = device, config.train.seed
+        split = store.split(config.data.split)
+        self._nodes = {part: np.flatnonzero(split == part_code(part)) for part in PARTS}
+        self._labels = torch.from_numpy(store.labels().astype(np.int64)).to(device)
+        self._plan = BatchPlan(self._nodes["train"].size, config.train.batch_size)
+        layers = config.model.opponent.layers
+        self._sampler = NeighbourSampler(store.undirected_csr(), config.model.neighbours, layers)
         self._epoch = self._step = 0
 
     @property
     def steps_per_epoch(self) -> int:
-        return -(-self._nodes["train"].numel() // self._batch_size)
+        return self._plan.num_steps
 
     @property
     def epoch_ended(self) -> bool:
         """Whether the running epoch has no more shares."""
-        return self._step >= self.steps_per_epoch
+        return self._step == self._plan.num_steps
 
     def start_epoch(self, epoch: int) -> None:
         """Shuffle anew, or stay where the cursor is if that epoch runs already."""
@@ -88,15 +68,19 @@ class NeighbourFeed:
 
     def shares(self) -> Iterator[Share]:
         """What is left of the running epoch."""
-        nodes = self._nodes["train"]
-        order = torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(self._number(0)))
-        for step in range(self._step, self.steps_per_epoch):
-            chosen = order[step * self._batch_size : (step + 1) * self._batch_size]
-            # PyG draws from the one generator of torch, which the loop seeds again after this.
-            torch.manual_seed(self._number(step + 1))
-            batch, label = self._sample(chosen)
+        nodes, plan = self._nodes["train"], self._plan
+        order = np.random.default_rng([self._seed, self._epoch]).permutation(nodes.size)
+        for step in range(self._step, plan.num_steps):
+            chosen = nodes[order[plan.start(step) : plan.start(step + 1)]]
+            batch = self._sample(chosen, step)
             self._step = step + 1
-            yield Share(batch, chosen.numel(), label=label)
+            yield Share(batch, chosen.size, self._labels[torch.from_numpy(chosen).to(self._device)])
+
+    def _sample(self, chosen: "np.ndarray[tuple[int], np.dtype[np.int64]]", step: int) -> OpponentGraph:
+        number = ((self._seed * PRIME + self._epoch) * PRIME + step) % 2**63
+        around = self._sampler.sample(chosen, number)
+        x = self._graph.x[torch.from_numpy(around.nodes).to(self._device)]
+        return OpponentGraph(x, around.adjacency, both_ways=False)
 
     def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
         """Cross-entropy summed over the nodes that neighbours were sampled around, which come first."""
@@ -107,16 +91,18 @@ class NeighbourFeed:
 
     def predict(self, model: nn.Module, part: str) -> Predictions:
         """Answers for a part, with every neighbour."""
-        nodes = self._nodes[part].to(self._device)
-        logits = model(self._graph).float()[nodes]
-        return Predictions(nodes, logits, self._labels[self._nodes[part]].to(self._device))
+        nodes = torch.from_numpy(self._nodes[part]).to(self._device)
+        return Predictions(nodes, model(self._graph).float()[nodes], self._labels[nodes])
 
     def cursor(self) -> LoaderState:
         """Place in the running epoch."""
-        rows = self._nodes["train"].numel()
-        done = min(self._step * self._batch_size, rows)
+        plan = self._plan
         return LoaderState(
-            epoch=self._epoch, position=done, num_rows=rows, batch_size=self._batch_size, seed=self._seed
+            epoch=self._epoch,
+            position=plan.start(self._step),
+            num_rows=plan.num_rows,
+            batch_size=plan.batch_size,
+            seed=self._seed,
         )
 
     def sequencer(self) -> None:
@@ -125,20 +111,4 @@ class NeighbourFeed:
     def restore(self, cursor: LoaderState | None, sequencer: object) -> None:
         """Go to a saved place."""
         if cursor is not None:
-            self._epoch, self._step = cursor.epoch, -(-cursor.position // self._batch_size)
-
-    def _number(self, step: int) -> int:
-        return ((self._seed * PRIME + self._epoch) * PRIME + step) % 2**63
-
-    def _sample(self, chosen: Tensor) -> tuple[GraphBatch, Tensor]:
-        found = self._loader(chosen)
-        here = found.n_id
-        features = None if self._features is None else self._features[here]
-        batch = cocn.prepare(
-            features,
-            found.edge_index,
-            num_nodes=here.numel(),
-            tie_rank=torch.arange(here.numel()),  # PyG puts the chosen nodes first, and so they stay
-            find_orbits=False,
-        )
-        return batch.to(self._device), self._labels[here[: chosen.numel()]].to(self._device)
+            self._epoch, self._step = cursor.epoch, self._plan.step_at(cursor.position)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from cocn import GraphBatch, SegmentBatch
 from pipeline.models.metrics import Predictions
+from pipeline.models.opponents import OpponentGraph, RowBatch
 from pipeline.segments.loader import LoaderState
 
 
@@ -25,7 +26,7 @@ class Share:
         pairs: [2, P] pairs of nodes of the batch whose links are asked for.
     """
 
-    batch: SegmentBatch | GraphBatch | tuple[GraphBatch, ...]
+    batch: SegmentBatch | GraphBatch | tuple[GraphBatch, ...] | OpponentGraph | RowBatch
     rows: int
     label: Tensor | None = None
     pairs: Tensor | None = None

@@ -8,6 +8,7 @@ import pytest
 
 from jobs import cli
 from jobs.commands.train import preset_settings
+from pipeline.config.loading import Config
 
 
 def cocn(*words: object) -> int:
@@ -20,12 +21,22 @@ def test_each_model_has_its_preset_below_the_file_and_the_flags(tmp_path: Path) 
     file = tmp_path / "run.yaml"
     file.write_text("data: {source: minesweeper}\ntrain: {patience: 3}\n")
     settings = preset_settings(
-        ["sparse", "segment"], file, {"train.epochs": 1, "train.clip": None}, quick=False
+        ["sparse", "segment"],
+        file,
+        {"train.epochs": 1, "train.clip": None},
+        published=True,
+        quick=False,
     )
     kernels = {name: config.model.inception_kernels for name, config in settings.items()}
     assert kernels == {"sparse": (3, 5), "segment": ()}
     for config in settings.values():
         assert (config.train.epochs, config.train.patience, config.model.unit_layers) == (1, 3, 5)
+
+
+def test_opponents_have_settings_of_their_own_without_being_asked() -> None:
+    settings = preset_settings(["segment", "sgc"], None, {}, published=False, quick=False)
+    assert settings["segment"] == Config()
+    assert settings["sgc"].train.learning_rate == 0.02
 
 
 def test_a_model_without_a_preset_is_told_before_any_work(

@@ -1,0 +1,118 @@
+"""Sparse products with the adjacency of a graph, differentiable, with the transpose at hand.
+
+PyG's convolutions take a sparse matrix too, but torch builds its transpose anew in every backward pass, and
+its product is slower than a compiled one; a step costs a third on a CPU. The tests compare with PyG's layers.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from cocn.sparse_rows import SparseRows
+
+#: The matrices that opponents multiply with; A is the graph, S the graph with both directions of every edge.
+Kind = Literal[
+    "symmetric",  # D^-½ (S + I) D^-½, of GCN
+    "mean",  # D^-1 S, of GraphSAGE
+    "sum",  # S, of GIN
+    "out",  # D_out^-½ A D_in^-½, of Dir-GNN
+    "in",  # its transpose
+    "mean_out",  # averages over the nodes that a node points at
+    "mean_in",  # averages over the nodes that point at it
+]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseOperator:
+    """A sparse matrix and its transpose.
+
+    Attributes:
+        matrix: [N, M].
+        transposed: [M, N]; the same object where the matrix is symmetric.
+    """
+
+    matrix: SparseRows
+    transposed: SparseRows
+
+    @classmethod
+    def of(cls, matrix: Any, device: torch.device, *, symmetric: bool = False) -> "SparseOperator":
+        """From a SciPy matrix."""
+        forward = to_rows(matrix, device)
+        return cls(forward, forward if symmetric else to_rows(matrix.T.tocsr(), device))
+
+    def multiply(self, x: Tensor) -> Tensor:
+        """The product with `x`, differentiable in `x`."""
+        product: Tensor = _Product.apply(x, self)  # type: ignore[no-untyped-call]
+        return product
+
+
+def to_rows(matrix: Any, device: torch.device) -> SparseRows:
+    """A SciPy CSR matrix as tensors."""
+    return SparseRows(
+        torch.from_numpy(matrix.indptr.astype(np.int64)),
+        torch.from_numpy(matrix.indices.astype(np.int64)),
+        torch.from_numpy(matrix.data.astype(np.float32)),
+        matrix.shape[1],
+    ).to(device)
+
+
+def make_matrix(adjacency: Any, kind: Kind, *, both_ways: bool = True) -> Any:
+    """The SciPy CSR matrix of a kind.
+
+    Args:
+        adjacency: [N, N] of ones, without self-loops; row i holds the nodes that i points at.
+        kind: Which matrix.
+        both_ways: Let undirected kinds count an edge in both directions; off for sampled neighbourhoods.
+    """
+    if kind in ("out", "in"):
+        matrix = _scale(adjacency, _power(_degrees(adjacency), -0.5), _power(_degrees(adjacency.T), -0.5))
+        return matrix if kind == "out" else matrix.T.tocsr()
+    if kind in ("mean_out", "mean_in"):
+        matrix = adjacency if kind == "mean_out" else adjacency.T.tocsr()
+        return _scale(matrix, _power(_degrees(matrix), -1.0))
+    undirected = adjacency.maximum(adjacency.T).tocsr() if both_ways else adjacency
+    if kind == "mean":
+        return _scale(undirected, _power(_degrees(undirected), -1.0))
+    if kind == "sum":
+        return undirected
+    looped = (undirected + sparse.identity(undirected.shape[0], dtype=np.float32, format="csr")).tocsr()
+    roots = _power(_degrees(looped), -0.5)
+    return _scale(looped, roots, roots)
+
+
+def _degrees(matrix: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.asarray(matrix.sum(1), dtype=np.float32).ravel()
+
+
+def _power(
+    degrees: np.ndarray[Any, np.dtype[np.float32]], exponent: float
+) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.where(degrees > 0, np.maximum(degrees, 1) ** exponent, 0).astype(np.float32)
+
+
+def _scale(
+    matrix: Any,
+    rows: np.ndarray[Any, np.dtype[np.float32]],
+    columns: np.ndarray[Any, np.dtype[np.float32]] | None = None,
+) -> Any:
+    values = matrix.data * np.repeat(rows, np.diff(matrix.indptr))
+    if columns is not None:
+        values = values * columns[matrix.indices]
+    return sparse.csr_matrix((values.astype(np.float32), matrix.indices, matrix.indptr), matrix.shape)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, operator):  # type: ignore[no-untyped-def]
+        ctx.operator = operator
+        return operator.matrix.multiply(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        return ctx.operator.transposed.multiply(grad), None

@@ -1,0 +1,133 @@
+"""Mini-batches of rows for networks that read no graph as they train; only rows that count are computed."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pipeline.config.loading import Config
+from pipeline.models.metrics import Predictions
+from pipeline.models.opponents import RowBatch
+from pipeline.models.opponents.perceptrons import RowOpponent
+from pipeline.segments.batching import BatchPlan
+from pipeline.segments.loader import LoaderState
+from pipeline.segments.stage import PARTS
+from pipeline.store.graph_store import GraphStore
+from pipeline.training.inputs import part_code
+from pipeline.training.opponent_inputs import RowTable, read_rows, scale_rows
+from pipeline.training.protocol import Share
+
+#: Rows that are evaluated at once.
+EVALUATION_ROWS = 16_384
+#: Bytes of training rows that are copied next to one another; more of them are read where they lie.
+RESIDENT_BYTES = 4 * 2**30
+
+
+class RowFeed:
+    """Mini-batches of training rows; the order depends on seed and epoch alone.
+
+    Args:
+        store: The graph.
+        config: The configuration.
+        model: Says which blocks it reads; its scales are taken from the rows.
+        device: Where batches go.
+    """
+
+    def __init__(self, store: GraphStore, config: Config, model: RowOpponent, device: torch.device) -> None:
+        self._table = read_rows(store, config, model)
+        self._device = device
+        self._seed = config.train.seed
+        split = store.split(config.data.split)
+        self._rows = {part: np.flatnonzero(split == part_code(part)) for part in PARTS}
+        self._labels = torch.from_numpy(store.labels().astype(np.int64))
+        train = self._rows["train"]
+        self._plan = BatchPlan(train.size, config.train.batch_size)
+        model.fit(self._table.take(train[scale_rows(train.size)], device))
+        self._train = ResidentRows.of(self._table, train, device)
+        self._train_labels = self._labels[torch.from_numpy(train)].to(device)
+        self._epoch = self._step = 0
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._plan.num_steps
+
+    @property
+    def epoch_ended(self) -> bool:
+        return self._step == self._plan.num_steps
+
+    def start_epoch(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            self._epoch, self._step = epoch, 0
+
+    def shares(self) -> Iterator[Share]:
+        plan = self._plan
+        order = np.random.default_rng([self._seed, self._epoch]).permutation(plan.num_rows)
+        for step in range(self._step, plan.num_steps):
+            chosen = order[plan.start(step) : plan.start(step + 1)]
+            batch = self._train.take(chosen)
+            label = self._train_labels[torch.from_numpy(chosen).to(self._device)]
+            self._step = step + 1
+            yield Share(batch, chosen.size, label)
+
+    def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
+        if share.label is None:
+            raise ValueError("Expected a share with labels (got none)")
+        logits = model(share.batch).float()
+        return F.cross_entropy(logits, share.label, weight=class_weights, reduction="sum", ignore_index=-1)
+
+    def predict(self, model: nn.Module, part: str) -> Predictions:
+        rows = self._rows[part]
+        logits = [model(batch).float() for _, batch in row_batches(self._table, rows, self._device)]
+        nodes = torch.from_numpy(rows)
+        return Predictions(nodes.to(self._device), torch.cat(logits), self._labels[nodes].to(self._device))
+
+    def cursor(self) -> LoaderState | None:
+        plan = self._plan
+        return LoaderState(
+            epoch=self._epoch,
+            position=plan.start(self._step),
+            num_rows=plan.num_rows,
+            batch_size=plan.batch_size,
+            seed=self._seed,
+        )
+
+    def sequencer(self) -> dict[str, Tensor] | None:
+        return None
+
+    def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
+        if cursor is not None:
+            self._epoch, self._step = cursor.epoch, self._plan.step_at(cursor.position)
+
+
+class ResidentRows:
+    """The training rows, copied next to one another where they fit, else read where they lie."""
+
+    def __init__(
+        self, table: RowTable, rows: NDArray[np.int64], resident: RowBatch | None, device: torch.device
+    ) -> None:
+        self._table, self._rows, self._resident, self._device = table, rows, resident, device
+
+    @classmethod
+    def of(cls, table: RowTable, rows: NDArray[np.int64], device: torch.device) -> "ResidentRows":
+        size = rows.size * sum(block.shape[1] * block.itemsize for block in table.blocks)
+        fits = table.indptr is None and size <= RESIDENT_BYTES
+        return cls(table, rows, table.take(rows, device) if fits else None, device)
+
+    def take(self, chosen: NDArray[np.int64]) -> RowBatch:
+        """Training rows by their number among them."""
+        if self._resident is None:
+            return self._table.take(self._rows[chosen], self._device)
+        places = torch.from_numpy(chosen).to(self._device)
+        return RowBatch(tuple(block.index_select(0, places) for block in self._resident.blocks))
+
+
+def row_batches(
+    table: RowTable, rows: NDArray[np.int64], device: torch.device
+) -> Iterator[tuple[NDArray[np.int64], RowBatch]]:
+    """Some rows in batches for evaluation, with their numbers."""
+    for start in range(0, rows.size, EVALUATION_ROWS):
+        chosen = rows[start : start + EVALUATION_ROWS]
+        yield chosen, table.take(chosen, device)
