@@ -3,13 +3,12 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from pipeline.config.bounds import (
     MOST_WORKERS,
     BatchSize,
     Cores,
-    Depth,
     Epochs,
     Fraction,
     Gibibytes,
@@ -33,7 +32,6 @@ from pipeline.config.bounds import (
     Seed,
     SegmentLength,
     ShardRows,
-    Share,
     Side,
     Sources,
     SplitNumber,
@@ -43,6 +41,8 @@ from pipeline.config.bounds import (
 )
 from pipeline.config.locations import Place, RemotePlace
 from pipeline.config.marks import decides
+from pipeline.config.opponent_settings import OpponentConfig
+from pipeline.config.section import Section
 
 
 def _parse_workers(value: object) -> int | str:
@@ -94,15 +94,6 @@ MetricName = Literal[
     "hits_50",
     "hits_100",
 ]
-
-
-class Section(BaseModel):
-    """A part of the configuration: unknown keys are refused, values never change after reading.
-
-    Every setting is declared with `decides(…)`, which says what depends on it: see `pipeline.config.marks`.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class SourceOptions(Section):
@@ -215,41 +206,6 @@ class SegmentConfig(Section):
     """Records in a shard file."""
     seed: Seed = decides("inputs", 0)
     """Seed of the random directions that give the heads different orders."""
-
-
-class OpponentConfig(Section):
-    """What only opponents read, besides `hidden_channels` and `dropout`."""
-
-    layers: Depth = decides("weights", 3)
-    """Layers of convolution or, of perceptrons, of linear maps."""
-    norm: Literal["none", "batch", "layer", "unit"] = decides("weights", "batch")
-    """What normalises the channels after each layer; `unit` scales every row to length 1."""
-    residual: bool = decides("weights", True)
-    """Add a linear map of a layer's input to its output."""
-    jumping: Literal["none", "sum", "max"] = decides("weights", "none")
-    """Read the sum, or the largest, of all layers in place of the last one (jumping knowledge)."""
-    input_layer: bool = decides("weights", True)
-    """A linear map before the first convolution."""
-    input_dropout: Fraction = decides("weights", 0.0)
-    """Share of input features dropped in training."""
-    attention_heads: Heads = decides("weights", 1)
-    """Heads of attention (gat, polynormer), which share out the channels."""
-    hops: Hops = decides("weights", 3)
-    """How far features are propagated before training (sgc, sign)."""
-    neighbour_labels: bool = decides("weights", True)
-    """Read the classes of the neighbours that are training nodes (sign)."""
-    alpha: Share = decides("weights", 0.5)
-    """Weight of the nodes that a node points at against those that point at it (dirgnn)."""
-    global_layers: Depth = decides("weights", 1)
-    """Layers of attention between all nodes (sgformer, polynormer)."""
-    graph_weight: Share = decides("weights", 0.5)
-    """Weight of the convolutions against the attention (sgformer)."""
-    beta: Share = decides("weights", 0.9)
-    """Weight of the linear against the product features (polynormer)."""
-    local_epochs: Annotated[Natural, at_most(1e8, "no training has more epochs")] = decides("weights", 100)
-    """Epochs before attention between all nodes joins (polynormer)."""
-    sampling: Literal["auto", "always", "never"] = decides("weights", "auto")
-    """Train on sampled neighbourhoods (sage); `auto` does so on large graphs."""
 
 
 class ModelConfig(Section):

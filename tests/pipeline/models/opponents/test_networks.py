@@ -8,7 +8,8 @@ from scipy import sparse
 from torch import Tensor
 
 import cocn
-from pipeline.config.settings import ModelConfig, OpponentConfig
+from pipeline.config.opponent_settings import OpponentConfig
+from pipeline.config.settings import ModelConfig
 from pipeline.models.networks import FAMILY, MODELS
 from pipeline.models.opponents import OPPONENTS, Opponent, OpponentGraph, Sizes, build_opponent
 from pipeline.models.opponents.blocks import Block, compute_blocks
