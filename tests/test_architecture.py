@@ -41,7 +41,7 @@ ROOMS = (
 )
 #: Modules of `pipeline/` that lie in no room; they may import from all of them, and no room from them.
 LOOSE = ("__init__", "demo", "serving")
-MOST_LINES = 410
+MOST_LINES = 400
 SLOW_TO_IMPORT = ("torch", "torch_geometric", "ray", "mlflow", "networkit", "numba", "matplotlib", "pyarrow")
 
 

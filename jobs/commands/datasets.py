@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pipeline.storage.object_store import Remote
     from pipeline.store.cleaning import CleaningReport
-    from pipeline.store.manifest import Manifest
+    from pipeline.store.manifest import Manifest, StageTiming
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class StoreInfo:
     store: "Path | Remote"
     digest: str
     manifest: "Manifest"
-    timings: dict[str, object]
+    timings: "dict[str, StageTiming]"
 
 
 def register(app: typer.Typer) -> None:
@@ -156,12 +156,12 @@ def info(
     from pipeline.config.loading import load_config
     from pipeline.config.locations import Uri, parse_place
     from pipeline.ingest.stage import read_source
-    from pipeline.store.graph_store import GraphStore
+    from pipeline.store.access import open_store
     from pipeline.store.manifest import MANIFEST_NAME
 
     path = parse_place(source)
     if isinstance(path, Uri) or path.is_dir() or path.name == MANIFEST_NAME:
-        store = GraphStore.open(path.parent if path.name == MANIFEST_NAME else path)
+        store = open_store(path.parent if path.name == MANIFEST_NAME else path)
         store.verify()
         content = StoreInfo(store.place, store.digest, store.manifest, store.timings())
         emit(content, as_json, None if as_json else _store_view(content))
@@ -229,7 +229,7 @@ def _store_view(content: StoreInfo) -> "Table":
     for stage in manifest.stages:
         files = [entry for entry in manifest.files.values() if entry.stage == stage]
         timing = content.timings.get(stage)
-        seconds = timing.get("seconds") if isinstance(timing, dict) else None
+        seconds = None if timing is None else timing.seconds
         size = sum(entry.bytes for entry in files) / 2**20
         table.add_row(stage, f"{len(files):,}", f"{size:,.1f}", "" if seconds is None else f"{seconds:,.1f}")
     graphs = f"{manifest.num_graphs:,} graphs, " if manifest.num_graphs > 1 else ""

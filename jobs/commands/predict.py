@@ -43,7 +43,7 @@ def predict(
     from pipeline.prediction.run_checkpoints import checkpoint_of_run
     from pipeline.runtime.errors import UserError
     from pipeline.storage.object_store import resolve
-    from pipeline.store.graph_store import GraphStore
+    from pipeline.store.access import open_store
     from pipeline.tracking.mlflow_store import existing_store
     from pipeline.training.checkpoint import read_origin
     from pipeline.training.remote_copy import open_checkpoint
@@ -56,7 +56,7 @@ def predict(
         found = checkpoint_of_run(existing_store(tracking_uri, output), run, output)
     else:
         found = open_checkpoint(place_of("--checkpoint", checkpoint or ""))
-    opened = GraphStore.open(place_of("--store", store) if store else read_origin(found).store)
+    opened = open_store(place_of("--store", store) if store else read_origin(found).store)
     target = resolve(place_of("--out", out))
     done = run_prediction(found, opened, target, embeddings=embeddings, other_graph=other_graph)
     emit(done, as_json, _table(done))

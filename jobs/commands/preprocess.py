@@ -133,9 +133,9 @@ def preprocess(
 
 def _plot(store: "Path | Remote", directory: Path, split: int) -> None:
     from pipeline.segments.adjacency_plots import write_plots
-    from pipeline.store.graph_store import GraphStore
+    from pipeline.store.access import open_store
 
-    write_plots(GraphStore.open(store), directory, split)
+    write_plots(open_store(store), directory, split)
 
 
 def _view(result: "Prepared") -> "Table":

@@ -27,8 +27,9 @@ from pipeline.segments.loader import SegmentLoader
 from pipeline.segments.stage import open_segments, write_segments
 from pipeline.segments.windows import build_segments
 from pipeline.storage.files import list_column
+from pipeline.store.access import create_store, open_store
 from pipeline.store.arrays import GraphArrays
-from pipeline.store.graph_store import GraphStore
+from pipeline.store.graph_store import GraphStore, PositionSummary
 
 HEADS = 8
 LENGTH = 8
@@ -180,7 +181,7 @@ def peak_of_streaming(directory: Path, nodes: int) -> int:
 
 def stream(path: Path) -> int:
     """Read one epoch; returns the peak of this process's anonymous memory."""
-    loader = SegmentLoader(open_segments(GraphStore.open(path), 0, "train"), BATCH_ROWS)
+    loader = SegmentLoader(open_segments(open_store(path), 0, "train"), BATCH_ROWS)
     return max(anonymous_bytes() for _ in loader)
 
 
@@ -192,10 +193,10 @@ def anonymous_bytes() -> int:
 
 def make_store(path: Path, nodes: int) -> GraphStore:
     """A store of a synthetic graph with segments."""
-    store = GraphStore.create(path, make_graph(nodes), Synthetic(nodes=nodes))
+    store = create_store(path, make_graph(nodes), Synthetic(nodes=nodes))
     with store.begin("positions", Synthetic(nodes=nodes)) as stage:
         stage.write_table("columns.arrow", pa.table({"columns": list_column(random_positions(nodes))}))
-        stage.commit({"columns": [f"random {head}" for head in range(HEADS)]})
+        stage.commit(PositionSummary(columns=tuple(f"random {head}" for head in range(HEADS))))
     config = Config(
         positions=PositionConfig(order="profile"),
         model=ModelConfig(heads=HEADS),

@@ -19,6 +19,7 @@ from pipeline.benchmarks.segments import make_store, timed
 from pipeline.config.loading import Config, load_config
 from pipeline.models.networks import Inputs, build_model
 from pipeline.models.parallel import distribute
+from pipeline.store.access import open_store
 from pipeline.store.graph_store import GraphStore
 from pipeline.tracking.mlflow_server import free_port
 from pipeline.training.checkpoint import TrainState
@@ -183,7 +184,7 @@ def _take_turns(rank: int, path: Path, rounds: int, port: int, result: Path) -> 
     torch.set_num_threads(1)
     address = f"tcp://127.0.0.1:{port}"
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    store = GraphStore.open(path)
+    store = open_store(path)
     alone, together = Loop(store), Loop(store, rank, 2)
     ratios = []
     for _ in range(rounds + 1):

@@ -20,6 +20,7 @@ from pipeline.prediction.serving import Answers
 from pipeline.runtime.errors import UserError
 from pipeline.segments.stage import stage_name
 from pipeline.storage.object_store import Remote
+from pipeline.store.access import open_store
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import find_checkpoint, read_origin
 
@@ -82,7 +83,7 @@ def answer_test_nodes(training: Training, store: GraphStore | None) -> Outcome |
     try:
         checkpoint = find_checkpoint(Path(training.directory))
         origin = read_origin(checkpoint)
-        found = store or GraphStore.open(origin.store)
+        found = store or open_store(origin.store)
         origin.require_store(found, checkpoint)
     except (UserError, OSError):
         return None
@@ -140,7 +141,7 @@ def draw_sequences(tested: Sequence[Outcome]) -> Iterator[Figure]:
     seen: set[tuple[Path | Remote, int]] = set()
     for one in tested:
         key = (one.store, one.training.split)
-        store = GraphStore.open(one.store)
+        store = open_store(one.store)
         reads_segments = one.training.params.get("model.name") == "segment"
         if key in seen or not reads_segments or not store.has(stage_name(one.training.split)):
             continue

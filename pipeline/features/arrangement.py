@@ -21,6 +21,17 @@ from pipeline.store.graph_store import GraphStore
 STAGE = "arrangement"
 
 
+class ArrangementSummary(BaseModel):
+    """What the manifest says about the arrangement."""
+
+    model_config = ConfigDict(frozen=True)
+
+    columns: int
+    """Columns of the structural positions."""
+    with_positions: int
+    """Graphs that were small enough for them."""
+
+
 class ArrangementParameters(BaseModel):
     """What decides the arrangement."""
 
@@ -53,7 +64,8 @@ def write_arrangement(store: GraphStore, truncate: int, *, replace: bool = False
         stage.write_table("places.arrow", pa.table({"place": place, "orbit": orbit}))
         stage.write_table("positions.arrow", pa.table({"positions": list_column(positions)}))
         sizes = np.diff(indptr)
-        stage.commit({"columns": 1 + truncate, "with_positions": int((sizes <= STRUCTURAL_LIMIT).sum())})
+        small = int((sizes <= STRUCTURAL_LIMIT).sum())
+        stage.commit(ArrangementSummary(columns=1 + truncate, with_positions=small))
     return True
 
 

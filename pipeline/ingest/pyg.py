@@ -2,16 +2,17 @@
 
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from pydantic import JsonValue
 
 from pipeline.config.settings import SourceOptions
 from pipeline.ingest.pyg_graphs import MASKS, PyGGraphs, read_graphs
 from pipeline.ingest.stage import IngestParameters, arrange_tensors
+from pipeline.store.access import create_store, find_store, open_store
 from pipeline.store.cleaning import describe, edge_sources
-from pipeline.store.graph_store import GraphStore
+from pipeline.store.graph_store import INGEST, GraphStore
+from pipeline.store.manifest import StageTiming
 from pipeline.store.splits import TEST, TRAIN, VALIDATION
 
 
@@ -67,13 +68,12 @@ def from_pyg(
         | {"target": target},
         files={"tensors": tensors.digest()},
     )
-    found = GraphStore.find(place, parameters)
+    found = find_store(place, parameters)
     if found is not None:
         return found
     graph, edges = arrange_tensors(tensors, options)
-    summary = cast("dict[str, JsonValue]", describe(graph, edges).model_dump(mode="json"))
-    made = GraphStore.create(place, graph, parameters, summary)
-    made.record_timings("ingest", {"seconds": round(time.monotonic() - start, 3)})
+    made = create_store(place, graph, parameters, describe(graph, edges))
+    made.record_timing(INGEST, StageTiming.since(start))
     return made
 
 
@@ -89,7 +89,7 @@ def to_pyg(store: GraphStore | Path | str, split: int | None = None) -> Any:
         `cocn.SegmentLoader` the store's own segments, where the store has them. The graphs of a collection
         have `y` and the numbers of their parts (0 train, 1 validation, 2 test) in `split`.
     """
-    opened = store if isinstance(store, GraphStore) else GraphStore.open(Path(store))
+    opened = store if isinstance(store, GraphStore) else open_store(Path(store))
     data = _whole(opened)
     chosen = range(opened.num_splits) if split is None else [split]
     parts = np.stack([opened.split(number) for number in chosen], axis=1) if len(chosen) else None

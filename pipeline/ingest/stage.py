@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -33,9 +32,11 @@ from pipeline.ingest.pyg_graphs import GraphTensors, raw_graph, read_graphs, rea
 from pipeline.runtime.errors import UserError
 from pipeline.storage.files import file_sha256
 from pipeline.storage.object_store import Remote
+from pipeline.store.access import create_store, find_store
 from pipeline.store.arrays import CollectionArrays, GraphArrays
 from pipeline.store.cleaning import CleaningReport, EdgeReport, clean_edges, describe
-from pipeline.store.graph_store import GraphStore
+from pipeline.store.graph_store import INGEST, GraphStore
+from pipeline.store.manifest import StageTiming
 from pipeline.store.splits import random_splits
 
 GENERATED = ("minesweeper", "power-law", "motifs")
@@ -81,14 +82,13 @@ def ingest(options: SourceOptions, place: Path | Remote) -> Ingested:
     """
     start = time.monotonic()
     parameters = describe_source(options)
-    found = GraphStore.find(place, parameters)
+    found = find_store(place, parameters)
     if found is not None:
         return Ingested(found, fresh=False)
     scratch = place if isinstance(place, Path) else place.cache.directory
     with read_source(options, existing_parent(scratch)) as (graph, report):
-        summary = cast("dict[str, JsonValue]", report.model_dump(mode="json"))
-        store = GraphStore.create(place, graph, parameters, summary)
-    store.record_timings("ingest", {"seconds": round(time.monotonic() - start, 3)})
+        store = create_store(place, graph, parameters, report)
+    store.record_timing(INGEST, StageTiming.since(start))
     return Ingested(store, fresh=True)
 
 

@@ -1,13 +1,14 @@
 """From configuration to network: which member of the family, and which of its inputs come from the store."""
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import cocn
 from cocn.graphs import STRUCTURAL_LIMIT
 from cocn.positions import Propagation
 from pipeline.config.settings import Config, ModelConfig, SegmentConfig
 from pipeline.features.arrangement import STAGE as ARRANGEMENT
+from pipeline.features.arrangement import ArrangementSummary
 from pipeline.models.opponents import OPPONENTS, STAND_IN_COLUMNS, Opponent, Sizes, build_opponent
 from pipeline.runtime.errors import UserError
 from pipeline.store.arrays import Task
@@ -53,7 +54,7 @@ class Inputs:
         if task == "link" and not store.is_collection:
             columns = 1 + config.positions.truncate
         elif store.is_collection:
-            columns = cast(int, store.manifest.stages[ARRANGEMENT].summary["columns"])
+            columns = store.summary(ARRANGEMENT, ArrangementSummary).columns
         else:
             columns = len(store.position_columns) if store.has("positions") else 0
         return cls(

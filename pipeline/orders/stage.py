@@ -11,16 +11,15 @@
 Legend: n nodes, H heads, b segment length.
 """
 
-from dataclasses import asdict
 from typing import Literal, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict
 
 from cocn.loading.covering import cuthill_mckee_order, residual_orders, window_order
-from pipeline.orders.coverage import measure_coverage
+from pipeline.orders.coverage import Coverage, measure_coverage
 from pipeline.orders.encodings import laplacian_columns, random_walk_columns
 from pipeline.orders.sequences import head_columns, sequence
 from pipeline.positions.stage import STAGE as POSITIONS
@@ -43,6 +42,16 @@ class OrderParameters(BaseModel):
     heads: int = 8
     length: int = 8
     seed: int = 0
+
+
+class OrderSummary(BaseModel):
+    """What the manifest says about the orders."""
+
+    model_config = ConfigDict(frozen=True)
+
+    coverage: Coverage
+    coverage_of_r_A: float
+    """Coverage of r_A alone, for comparison."""
 
 
 def head_positions(
@@ -94,11 +103,8 @@ def compute_heads(store: GraphStore, csr: CSR, parameters: OrderParameters) -> C
     return orders.rank.astype(np.float64)
 
 
-def describe_coverage(store: GraphStore, csr: CSR, columns: Columns, length: int) -> dict[str, JsonValue]:
+def describe_coverage(store: GraphStore, csr: CSR, columns: Columns, length: int) -> OrderSummary:
     """Coverage of the heads, and of r_A alone for comparison."""
     heads = measure_coverage(sequence(columns, csr), csr, length)
     alone = measure_coverage(sequence(store.approximate_positions()[:, None], csr), csr, length)
-    coverage = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in asdict(heads).items()
-    }
-    return {"coverage": cast("dict[str, JsonValue]", coverage), "coverage_of_r_A": alone.heads[0]}
+    return OrderSummary(coverage=heads, coverage_of_r_A=alone.heads[0])

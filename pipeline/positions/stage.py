@@ -8,12 +8,12 @@ Legend: n nodes, K counted hops, P columns, H heads.
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict
 
 from pipeline.config.settings import PositionConfig
 from pipeline.engine.session import ray_session
@@ -23,7 +23,7 @@ from pipeline.positions.search import MAX_SOURCES, hop_distances
 from pipeline.runtime.errors import UserError
 from pipeline.storage.files import list_column
 from pipeline.store.arrays import CSR
-from pipeline.store.graph_store import GraphStore
+from pipeline.store.graph_store import GraphStore, PositionSummary
 from pipeline.store.stage import Stage
 
 STAGE = "positions"
@@ -327,12 +327,12 @@ def _depth_of(csr: CSR) -> int:
     return max(1, int(hop_distances(csr, far).max()))
 
 
-def _summary(found: Positions, names: list[str], reason: str) -> dict[str, JsonValue]:
-    return {
-        "columns": cast("list[JsonValue]", names),
-        "reason": reason,
-        "depth": found.profiles.depth,
-        "num_sources": found.profiles.num_sources,
-        "refinements": found.refinements,
-        "last_change": found.last_change,
-    }
+def _summary(found: Positions, names: list[str], reason: str) -> PositionSummary:
+    return PositionSummary(
+        columns=tuple(names),
+        reason=reason,
+        depth=found.profiles.depth,
+        num_sources=found.profiles.num_sources,
+        refinements=found.refinements,
+        last_change=found.last_change,
+    )

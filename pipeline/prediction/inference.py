@@ -25,9 +25,10 @@ from pipeline.runtime.errors import UserError
 from pipeline.runtime.progress import progress
 from pipeline.segments.loader import SegmentLoader
 from pipeline.segments.records import Records, SegmentSource
-from pipeline.segments.stage import PARTS, stage_name
+from pipeline.segments.stage import PARTS, SegmentSummary, stage_name
 from pipeline.segments.windows import Segments
 from pipeline.storage.object_store import Remote, local_file
+from pipeline.store.access import open_store
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import WEIGHTS, load_weights, read_origin
 from pipeline.training.collection_feed import evaluation_batches
@@ -179,11 +180,11 @@ def require_segments(origin: Origin, store: GraphStore) -> None:
     Raises:
         UserError: if they differ.
     """
-    stage = store.manifest.stages.get(stage_name(origin.config.data.split))
-    if stage is None or not resolve_needs(origin.config, store).reads_shards:
+    stage = stage_name(origin.config.data.split)
+    if not (store.has(stage) and resolve_needs(origin.config, store).reads_shards):
         return
-    model = origin.config.model
-    found = (stage.summary["heads"], stage.summary["length"])
+    model, cut = origin.config.model, store.summary(stage, SegmentSummary)
+    found = (cut.heads, cut.length)
     wanted = (model.heads, origin.config.segments.length)
     if found != wanted:
         raise UserError(
@@ -263,7 +264,7 @@ def cut_segments(checkpoint: Path | Remote, origin: Origin, store: GraphStore) -
 def answer_chunk(chunk: Chunk, segments: Segments | None) -> Outputs:
     """Run the model on the rows of a chunk, batch by batch."""
     model = cast(cocn.SegmentCoCN, open_model(chunk.checkpoint))
-    store, config = GraphStore.open(chunk.store), read_origin(local_checkpoint(chunk.checkpoint)).config
+    store, config = open_store(chunk.store), read_origin(local_checkpoint(chunk.checkpoint)).config
     table = read_node_table(store, resolve_needs(config, store))
     source = open_part(store, config.data.split, chunk.part, table, segments)
     rows = RowRange(source, chunk.start, chunk.stop)

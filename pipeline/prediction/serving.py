@@ -51,12 +51,12 @@ class Answers:
         # A process that only looks a model up needs none of this.
         from pipeline.config.locations import parse_place
         from pipeline.prediction.inference import answer, require_classes, require_segments
-        from pipeline.store.graph_store import GraphStore
+        from pipeline.store.access import open_store
         from pipeline.training.checkpoint import read_origin
 
         origin = read_origin(self._checkpoint)
         require_classes(origin)
-        store = GraphStore.open(parse_place(place) if place else origin.store)
+        store = open_store(parse_place(place) if place else origin.store)
         if self._known is not None and self._known[0] == store.digest:
             return self._known[1]
         origin.require_sizes(store, self._checkpoint)

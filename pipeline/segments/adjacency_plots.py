@@ -4,7 +4,6 @@ import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from pipeline.orders.coverage import Coverage, adjacency_density, measure_coverage
 from pipeline.orders.sequences import from_order
-from pipeline.segments.stage import open_sequences, stage_name
+from pipeline.segments.stage import SegmentSummary, open_sequences, stage_name
 from pipeline.storage.files import atomic_file
 from pipeline.store.graph_store import GraphStore
 
@@ -49,7 +48,7 @@ def write_plots(store: GraphStore, out_dir: Path, split: int = 0) -> Plots:
     csr = store.csr()
     after = open_sequences(store, split)
     before = from_order(np.arange(store.num_nodes)[None])
-    length = cast(int, store.manifest.stages[stage_name(split)].summary["length"])
+    length = store.summary(stage_name(split), SegmentSummary).length
     coverages = [measure_coverage(sequences, csr, length) for sequences in (before, after)]
     bins = min(MAX_BINS, store.num_nodes)
     densities = [adjacency_density(rank, csr, bins) for rank in (*before.rank, *after.rank)]

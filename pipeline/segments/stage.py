@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict
 
 from pipeline.config.loading import Config
 from pipeline.engine.tasks import Handle, Tasks, open_tasks
@@ -29,6 +29,17 @@ SEQUENCES_FILE = "sequences.arrow"
 
 # Cells (nodes × heads) from which Ray's tasks pay for its start.
 PARALLEL_CELLS = 1_000_000
+
+
+class SegmentSummary(BaseModel):
+    """What the manifest says about the segments of a split."""
+
+    model_config = ConfigDict(frozen=True)
+
+    heads: int
+    length: int
+    rows: dict[str, int]
+    """Records of each part."""
 
 
 class SegmentParameters(BaseModel):
@@ -103,10 +114,8 @@ def write_segments(
             write_shards(tasks, stage, plans, store.labels(), parameters.length, bands)
             order = np.stack([tasks.get(band).order for band in bands], axis=1)
         stage.write_table(SEQUENCES_FILE, pa.table({"order": list_column(order)}))
-        rows: dict[str, JsonValue] = {
-            part: sum(plan.nodes.size for plan in plans if _part_of(plan.name) == part) for part in PARTS
-        }
-        stage.commit({"heads": parameters.heads, "length": parameters.length, "rows": rows})
+        rows = {part: sum(plan.nodes.size for plan in plans if _part_of(plan.name) == part) for part in PARTS}
+        stage.commit(SegmentSummary(heads=parameters.heads, length=parameters.length, rows=rows))
     return True
 
 
@@ -199,9 +208,8 @@ def open_segments(store: GraphStore, split: int, part: str, table: NodeTable | N
     names = [name for name in store.names(stage) if _part_of(name.removeprefix(f"{stage}/")) == part]
     if not names:
         raise UserError(f"Expected split {split} of '{store.place}' to have '{part}' nodes (got none)")
-    summary = store.manifest.stages[stage].summary
-    heads, length = cast(int, summary["heads"]), cast(int, summary["length"])
-    return ShardSource(store, names, heads, length, table or NodeTable((store.features(),)))
+    cut = store.summary(stage, SegmentSummary)
+    return ShardSource(store, names, cut.heads, cut.length, table or NodeTable((store.features(),)))
 
 
 def open_sequences(store: GraphStore, split: int) -> Sequences:

@@ -3,54 +3,62 @@
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pipeline.config.locations import Uri
-from pipeline.runtime.memory import peak_memory
 from pipeline.storage.files import (
     CorruptFileError,
     column_array,
     read_arrow,
     read_sealed_json,
     verify_file,
-    write_arrow,
     write_sealed_json,
 )
-from pipeline.storage.object_store import Remote, resolve
+from pipeline.storage.object_store import Remote
 from pipeline.store.arrays import (
     CSR,
     EDGE_FEATURES_FILE,
-    CollectionArrays,
     Floats,
-    GraphArrays,
     Integers,
     Pairs,
 )
 from pipeline.store.cleaning import symmetric
 from pipeline.store.manifest import (
-    MANIFEST_NAME,
     TIMINGS_NAME,
     FileEntry,
     Manifest,
     StageEntry,
+    StageTiming,
     StoreError,
     describe_difference,
-    describe_graph,
+    parse_timings,
     read_manifest,
 )
-from pipeline.store.stage import Stage, lock_directory, new_directory
-
-if TYPE_CHECKING:
-    from pipeline.store.remote_store import RemoteStore
-
-__all__ = ["CSR", "GraphArrays", "GraphStore", "Manifest", "Stage", "StoreError", "read_arrow", "write_arrow"]
+from pipeline.store.stage import Stage, lock_directory
 
 INGEST = "ingest"
+Summary = TypeVar("Summary", bound=BaseModel)
+
+
+class PositionSummary(BaseModel):
+    """What the manifest says about positions."""
+
+    model_config = ConfigDict(frozen=True)
+
+    columns: tuple[str, ...]
+    """Names of the columns that heads may order the nodes by."""
+    reason: str = ""
+    """Exact profiles or landmarks, and why."""
+    depth: int = 0
+    """Hops that were searched."""
+    num_sources: int = 0
+    refinements: int = 0
+    last_change: float = 0.0
+    """The last refinement's largest change, in standard deviations."""
 
 
 class GraphStore:
@@ -68,78 +76,6 @@ class GraphStore:
         self.path = path
         self.place = path
         self.manifest = manifest
-
-    @staticmethod
-    def open(place: Path | Uri | Remote) -> "GraphStore":
-        """Open a store.
-
-        Raises:
-            StoreError: If there is none, or it has another schema version.
-            CorruptFileError: If the manifest was changed.
-        """
-        where = resolve(place)
-        if isinstance(where, Remote):
-            return _remote_store().load(where)
-        root = where.absolute()
-        return GraphStore(root, read_manifest(root))
-
-    @staticmethod
-    def find(place: Path | Uri | Remote, parameters: BaseModel) -> "GraphStore | None":
-        """The store at `place` if it was ingested with `parameters`; None if nothing is there yet.
-
-        Raises:
-            StoreError: If something else is there.
-        """
-        where = resolve(place)
-        if not (has_manifest(where) if isinstance(where, Remote) else _is_taken(where)):
-            return None
-        store = GraphStore.open(where)
-        old, new = store.manifest.stages[INGEST].parameters, parameters.model_dump(mode="json")
-        if old != new:
-            raise StoreError(
-                f"Expected '{store.place}' to hold the graph asked for "
-                f"(got another: {describe_difference(old, new)}): choose another store or delete this one"
-            )
-        return store
-
-    @staticmethod
-    def create(
-        place: Path | Uri | Remote,
-        graph: GraphArrays | CollectionArrays,
-        parameters: BaseModel,
-        summary: Mapping[str, JsonValue] | None = None,
-    ) -> "GraphStore":
-        """Write `graph` as a new store; it appears at `place` only when it is complete.
-
-        Args:
-            place: Directory or URI of the store. A store with the same parameters there is returned as it is.
-            graph: The cleaned graph, or a collection of them.
-            parameters: What decided its content: source, seeds, digests of the source's files.
-            summary: The report of the cleaning.
-
-        Raises:
-            StoreError: If a store with other parameters, or anything else, is at `place`.
-        """
-        where = resolve(place)
-        found = GraphStore.find(where, parameters)
-        if found is not None:
-            return found
-        entry = StageEntry(parameters=parameters.model_dump(mode="json"), summary=dict(summary or {}))
-        if isinstance(where, Remote):
-            return _remote_store().write(where, graph, entry)
-        root = where.absolute()
-        try:
-            with new_directory(root) as building:
-                tables = graph.tables()
-                files = {name: write_entry(building, INGEST, name, table) for name, table in tables.items()}
-                manifest = describe_graph(graph).with_stage(INGEST, entry, files)
-                manifest.write(building)
-        except FileExistsError:
-            found = GraphStore.find(where, parameters)  # another process was faster
-            if found is None:
-                raise
-            return found
-        return GraphStore.open(root)
 
     @property
     def digest(self) -> str:
@@ -269,7 +205,25 @@ class GraphStore:
     @property
     def position_columns(self) -> tuple[str, ...]:
         """Names of the columns of `positions`."""
-        return tuple(cast("list[str]", self._stage("positions").summary["columns"]))
+        return self.summary("positions", PositionSummary).columns
+
+    def summary(self, stage: str, kind: type[Summary]) -> Summary:
+        """What a finished stage noted in the manifest.
+
+        Raises:
+            StoreError: If the stage is not finished, or an earlier version noted something else.
+        """
+        if stage not in self.manifest.stages:
+            raise StoreError(
+                f"Expected the store '{self.place}' to have stage '{stage}' (got none): run `cocn preprocess`"
+            )
+        try:
+            return kind.model_validate(self.manifest.stages[stage].summary)
+        except ValidationError as error:
+            raise StoreError(
+                f"Expected stage '{stage}' of '{self.place}' to be written by this version "
+                f"(got {error.errors()[0]['msg']}): run `cocn preprocess --replace`"
+            ) from error
 
     def approximate_positions(self) -> NDArray[np.float64]:
         """r_A, one number a node, as solved."""
@@ -279,18 +233,19 @@ class GraphStore:
         """Distance profile [n, K + 1]: column k counts the nodes at k hops."""
         return cast("NDArray[np.int32]", self.array("positions/profile.arrow", "profile"))
 
-    def timings(self) -> dict[str, object]:
+    def timings(self) -> dict[str, StageTiming]:
         """Seconds and peak memory of every stage that ran here."""
         path = self.path / TIMINGS_NAME
-        return read_sealed_json(path) if path.exists() else {}
+        return parse_timings(read_sealed_json(path)) if path.exists() else {}
 
-    def record_timings(self, stage: str, measured: Mapping[str, JsonValue]) -> None:
+    def record_timing(self, stage: str, timing: StageTiming) -> None:
         """Keep the seconds and the peak memory of a stage beside the manifest."""
         try:
             before = self.timings()
         except CorruptFileError:
             before = {}
-        self._write_timings({**before, stage: {"peak_memory_bytes": peak_memory(), **measured}})
+        known = {**before, stage: timing}
+        self._write_timings({name: entry.model_dump(exclude_none=True) for name, entry in known.items()})
 
     @contextmanager
     def begin(
@@ -377,33 +332,3 @@ class GraphStore:
 
     def _write_timings(self, timings: Mapping[str, object]) -> None:
         write_sealed_json(self.path / TIMINGS_NAME, timings)
-
-    def _stage(self, stage: str) -> StageEntry:
-        if stage not in self.manifest.stages:
-            raise StoreError(
-                f"Expected the store '{self.place}' to have stage '{stage}' (got none): run `cocn preprocess`"
-            )
-        return self.manifest.stages[stage]
-
-
-def has_manifest(place: Path | Remote) -> bool:
-    """Whether there is a store."""
-    if isinstance(place, Remote):
-        return (place / MANIFEST_NAME).size() is not None
-    return (place / MANIFEST_NAME).exists()
-
-
-def _is_taken(path: Path) -> bool:
-    return path.exists() and not (path.is_dir() and not any(path.iterdir()))
-
-
-def _remote_store() -> "type[RemoteStore]":
-    from pipeline.store.remote_store import RemoteStore
-
-    return RemoteStore
-
-
-def write_entry(root: Path, stage: str, name: str, table: pa.Table) -> FileEntry:
-    """Write one file of a store and describe it."""
-    digest = write_arrow(root / name, table)
-    return FileEntry(stage=stage, sha256=digest, bytes=(root / name).stat().st_size, rows=table.num_rows)

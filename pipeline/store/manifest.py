@@ -1,12 +1,15 @@
 """The record of everything a store holds: counts, parameters, stages and the digest of every file."""
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from pipeline.config.nested_keys import dotted_values
 from pipeline.runtime.errors import UserError
+from pipeline.runtime.memory import peak_memory
 from pipeline.storage.files import parse_sealed_json, text_sha256, write_sealed_json
 from pipeline.store.arrays import CollectionArrays, GraphArrays, Task
 
@@ -42,6 +45,32 @@ class StageEntry(Entry):
     """Digests of the stages it read."""
     summary: dict[str, JsonValue] = {}
     """Results worth knowing without reading the files; the same for the same input."""
+
+
+class StageTiming(BaseModel):
+    """What a stage took on the machine where it ran."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    """Of the process that ran the stage."""
+    worker_peak_memory_bytes: int | None = None
+    """Of the Ray worker that took most; None without workers."""
+    batches: int | None = None
+    """Batches of sources that were searched."""
+    resumed_batches: int | None = None
+    """Those among them that an earlier, killed run had finished."""
+
+    @classmethod
+    def since(cls, start: float) -> "StageTiming":
+        """Of a stage of this process that began at `start` by `time.monotonic`."""
+        return cls(seconds=round(time.monotonic() - start, 3), peak_memory_bytes=peak_memory())
+
+    @property
+    def most_memory_bytes(self) -> int:
+        """Of the process that took most."""
+        return max(self.peak_memory_bytes, self.worker_peak_memory_bytes or 0)
 
 
 class Manifest(Entry):
@@ -146,20 +175,16 @@ def parse_manifest(text: bytes, root: str) -> Manifest:
         raise StoreError(f"Expected '{root}' to have a manifest (got {first['msg']} at '{place}')") from error
 
 
+def parse_timings(content: Mapping[str, object]) -> dict[str, StageTiming]:
+    """The timings of every stage, from what `timings.json` holds."""
+    return {stage: StageTiming.model_validate(entry) for stage, entry in content.items()}
+
+
 def describe_difference(old: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> str:
     """The parameters in which two runs differ: `truncate=4 there, 6 asked for`."""
-    old, new = _flatten(old), _flatten(new)
+    old, new = dict(dotted_values(old)), dict(dotted_values(new))
     differing = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
     return ", ".join(f"{key}={old.get(key)} there, {new.get(key)} asked for" for key in differing[:3])
-
-
-def _flatten(values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Nested parameters side by side: `options.seed`."""
-    flat: dict[str, JsonValue] = {}
-    for key, value in values.items():
-        nested = _flatten(value) if isinstance(value, dict) else None
-        flat |= {key: value} if nested is None else {f"{key}.{name}": item for name, item in nested.items()}
-    return flat
 
 
 def is_running(pid: int) -> bool:

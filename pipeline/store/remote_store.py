@@ -24,9 +24,11 @@ from pipeline.store.manifest import (
     FileEntry,
     Manifest,
     StageEntry,
+    StageTiming,
     StoreError,
     describe_graph,
     parse_manifest,
+    parse_timings,
 )
 from pipeline.store.stage import WORKSPACE, Stage, lock_directory
 
@@ -80,9 +82,9 @@ class RemoteStore(GraphStore):
         entry = self._entry(name)
         return (self.remote / name).fetch(entry.sha256, entry.bytes)
 
-    def timings(self) -> dict[str, object]:
+    def timings(self) -> dict[str, StageTiming]:
         text = (self.remote / TIMINGS_NAME).read()
-        return {} if text is None else parse_sealed_json(text, f"{self.remote}/{TIMINGS_NAME}")
+        return {} if text is None else parse_timings(parse_sealed_json(text, f"{self.remote}/{TIMINGS_NAME}"))
 
     def save_manifest(self, manifest: Manifest) -> None:
         if (self.remote / MANIFEST_NAME).read() != self._text:

@@ -5,13 +5,13 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import pyarrow as pa
-from pydantic import JsonValue
+from pydantic import BaseModel
 
 from pipeline.storage.files import (
     TEMPORARY_SUFFIX,
@@ -23,13 +23,23 @@ from pipeline.storage.files import (
     text_sha256,
     write_arrow,
 )
-from pipeline.store.manifest import FileEntry, StageEntry, StoreError, is_running
-
-if TYPE_CHECKING:
-    from pipeline.store.graph_store import GraphStore
+from pipeline.store.manifest import FileEntry, Manifest, StageEntry, StageTiming, StoreError, is_running
 
 WORKSPACE = ".partial"
 DIGEST_SUFFIX = ".sha256"
+
+
+class WritableStore(Protocol):
+    """What a stage asks of the store that it runs in."""
+
+    path: Path
+    manifest: Manifest
+
+    def table(self, name: str) -> pa.Table: ...
+
+    def save_manifest(self, manifest: Manifest) -> None: ...
+
+    def record_timing(self, stage: str, timing: StageTiming) -> None: ...
 
 
 class Stage:
@@ -40,13 +50,13 @@ class Stage:
     store, records them in the manifest, and clears the workspace.
     """
 
-    def __init__(self, store: "GraphStore", name: str, entry: StageEntry, done: bool) -> None:
+    def __init__(self, store: WritableStore, name: str, entry: StageEntry, done: bool) -> None:
         self.name = name
         self.done = done
         self._store = store
         self._entry = entry
         self._start = time.monotonic()
-        self._measured: dict[str, JsonValue] = {}
+        self._measured: dict[str, int] = {}
         identity = text_sha256({"parameters": entry.parameters, "requires": entry.requires})
         self.workspace = store.path / WORKSPACE / f"{name}-{identity[:16]}"
         if not done:
@@ -93,20 +103,25 @@ class Stage:
         names = sorted(str(path.relative_to(root)) for path in root.rglob("*") if _is_data(path))
         return [name for name in names if self.existing(name)]
 
-    def measure(self, **values: JsonValue) -> None:
-        """Add to the timings of this stage: seconds of a part, peak bytes of a worker."""
-        self._measured.update(values)
+    def measure(self, *, batches: int, resumed_batches: int, worker_peak_memory_bytes: int) -> None:
+        """Note what workers did, for the timings of this stage."""
+        self._measured = {
+            "batches": batches,
+            "resumed_batches": resumed_batches,
+            "worker_peak_memory_bytes": worker_peak_memory_bytes,
+        }
 
-    def commit(self, summary: Mapping[str, JsonValue] | None = None) -> None:
+    def commit(self, summary: BaseModel | None = None) -> None:
         """Make the results part of the store.
 
         Args:
             summary: Results worth keeping in the manifest; the same for the same input.
         """
-        entry = self._entry.model_copy(update={"summary": dict(summary or {})})
+        noted = {} if summary is None else summary.model_dump(mode="json", exclude_unset=True)
+        entry = self._entry.model_copy(update={"summary": noted})
         self._store.save_manifest(self._store.manifest.with_stage(self.name, entry, self._place_results()))
-        seconds = round(time.monotonic() - self._start, 3)
-        self._store.record_timings(self.name, {"seconds": seconds, **self._measured})
+        timing = StageTiming.since(self._start).model_copy(update=self._measured)
+        self._store.record_timing(self.name, timing)
         self._clear()
         self.done = True
 

@@ -11,9 +11,8 @@ def stage_seconds(store: GraphStore, stages: Iterable[str]) -> dict[str, float]:
     waiting, found = list(stages), dict[str, float]()
     while waiting:
         stage = waiting.pop()
-        measured = timings.get(stage)
-        if stage in found or not isinstance(measured, dict):
+        if stage in found or stage not in timings:
             continue
-        found[stage] = float(measured.get("seconds", 0.0))
+        found[stage] = timings[stage].seconds
         waiting += entries[stage].requires if stage in entries else ()
     return found

@@ -19,7 +19,7 @@ from pipeline.positions.stage import (
     LANDMARKS,
     NANOSECONDS_PER_VISIT,
 )
-from pipeline.store.graph_store import GraphStore
+from pipeline.store.access import open_store
 from pipeline.store.manifest import MANIFEST_NAME
 
 # Measured on one core of a usual machine; they tell minutes from hours, not seconds from seconds.
@@ -116,7 +116,7 @@ def measure(options: SourceOptions) -> Size:
     """The size of a source, without reading it where that can be helped."""
     path = Path(options.source)
     if (path / MANIFEST_NAME).is_file():
-        manifest = GraphStore.open(path).manifest
+        manifest = open_store(path).manifest
         counts = (manifest.num_nodes, manifest.num_edges, manifest.num_features, manifest.num_splits)
         return Size(*counts, exact=True, graphs=manifest.num_graphs)
     if is_generated(options) and not is_collection(options):

@@ -4,7 +4,6 @@ Legend: G graphs of the collection, B of a batch, T nodes, M edges, P pairs.
 """
 
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from cocn.edges import EdgeList
 from cocn.graphs import STRUCTURAL_LIMIT
 from cocn.propagation import NormalisedAdjacency, normalised_adjacency
 from pipeline.config.loading import Config
-from pipeline.features.arrangement import STAGE
+from pipeline.features.arrangement import STAGE, ArrangementSummary
 from pipeline.models.networks import position_source
 from pipeline.runtime.errors import UserError
 from pipeline.storage.files import column_array
@@ -164,7 +163,7 @@ def check_positions(store: GraphStore) -> None:
     Raises:
         UserError: if there are any.
     """
-    without = store.manifest.num_graphs - cast(int, store.manifest.stages[STAGE].summary["with_positions"])
+    without = store.manifest.num_graphs - store.summary(STAGE, ArrangementSummary).with_positions
     if without:
         raise UserError(
             f"Expected 'model.positions' to be explicit, as {without} of the graphs of {store.manifest.name} "

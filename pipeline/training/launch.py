@@ -16,6 +16,7 @@ from pipeline.runtime.errors import UserError
 from pipeline.runtime.progress import Bar, progress
 from pipeline.storage.files import text_sha256
 from pipeline.storage.object_store import Remote
+from pipeline.store.access import open_store
 from pipeline.store.arrays import Task
 from pipeline.store.graph_store import GraphStore
 from pipeline.store.timings import stage_seconds
@@ -136,7 +137,7 @@ def may_go_on(result: TrainResult, time_budget: float | None) -> bool:
 def execute(job: TrainJob) -> None:
     """Run a job where it belongs: in this process, or in a group of Ray Train workers."""
     resources, model = job.config.resources, job.config.model
-    needs = resolve_needs(job.config, GraphStore.open(job.store))
+    needs = resolve_needs(job.config, open_store(job.store))
     if needs.reads_whole_graph and resources.most_workers > model.heads:
         raise UserError(
             f"Expected 'resources.workers' to be at most {model.heads}, the heads that '{model.name}' shares "

@@ -13,6 +13,7 @@ from pipeline.models.metrics import Evaluation, chosen_metric, evaluate_predicti
 from pipeline.models.networks import Network, build_model
 from pipeline.models.parallel import distribute
 from pipeline.runtime.errors import UserError
+from pipeline.store.access import open_store
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import (
     TrainState,
@@ -63,7 +64,7 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device, 
     settings = job.config.train
     if job.mirror is not None:
         pull(job.mirror, job.directory)
-    store = GraphStore.open(job.store)
+    store = open_store(job.store)
     origin = Origin.of(job.config, store)
     torch.manual_seed(settings.seed)
     model = build_model(job.config.model, job.config.segments, origin.inputs).to(device)

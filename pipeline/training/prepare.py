@@ -5,20 +5,20 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import JsonValue
-
 from pipeline.config.loading import Config
 from pipeline.config.settings import SourceOptions
 from pipeline.engine.session import ray_session
 from pipeline.features.arrangement import write_arrangement
 from pipeline.features.propagation import propagate_features
 from pipeline.ingest.stage import describe_source, ingest, options_from, short_name
-from pipeline.orders.stage import OrderParameters, write_orders
+from pipeline.orders.stage import OrderParameters, OrderSummary, write_orders
 from pipeline.positions.stage import DEFAULT_BUDGET_SECONDS, Choice, resolve_parameters, write_positions
 from pipeline.segments.stage import stage_name, write_segments
 from pipeline.storage.files import text_sha256
 from pipeline.storage.object_store import Remote, resolve
-from pipeline.store.graph_store import GraphStore, has_manifest
+from pipeline.store.access import has_manifest, open_store
+from pipeline.store.graph_store import GraphStore
+from pipeline.store.manifest import StageTiming
 from pipeline.training.hidden_links import write_links
 from pipeline.training.needs import Needs, resolve_needs
 
@@ -153,7 +153,7 @@ def open_prepared(
     data = config.data
     place = None if data.store is None else resolve(data.store, config.storage)
     if place is not None and has_manifest(place):
-        store = GraphStore.open(place)
+        store = open_store(place)
     else:
         options = options_from(data)
         place = place or resolve(default_store(config.output, options), config.storage)
@@ -197,15 +197,8 @@ def _segment_stage(store: GraphStore, config: Config, replace: bool) -> tuple[st
 
 
 def _time_of(store: GraphStore, name: str, done_before: bool) -> StageTime:
-    measured = store.timings().get(name)
-    values: dict[str, JsonValue] = measured if isinstance(measured, dict) else {}
-    memory = [values.get(key) for key in ("peak_memory_bytes", "worker_peak_memory_bytes")]
-    return StageTime(
-        name=name,
-        seconds=float(str(values.get("seconds", 0.0))),
-        peak_memory_bytes=max((value for value in memory if isinstance(value, int)), default=0),
-        done_before=done_before,
-    )
+    measured = store.timings().get(name, StageTiming())
+    return StageTime(name, measured.seconds, measured.most_memory_bytes, done_before)
 
 
 def _line(stage: StageTime) -> str:
@@ -217,14 +210,13 @@ def _line(stage: StageTime) -> str:
 
 
 def _describe(store: GraphStore, choice: Choice, stages: tuple[StageTime, ...]) -> Prepared:
-    coverage = store.manifest.stages["orders"].summary["coverage"]
-    union = coverage["union"] if isinstance(coverage, dict) else None
+    coverage = store.summary("orders", OrderSummary).coverage
     return Prepared(
         store=store.place,
         digest=store.digest,
         num_nodes=store.num_nodes,
         num_edges=store.manifest.num_edges,
         positions=choice.reason,
-        coverage=float(str(union[-1])) if isinstance(union, list) and union else 0.0,
+        coverage=coverage.union[-1] if coverage.union else 0.0,
         stages=stages,
     )

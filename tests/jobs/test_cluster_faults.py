@@ -13,7 +13,7 @@ from jobs import preprocess, train
 from pipeline.cluster.job_api import Cluster, connect
 from pipeline.cluster.submission import StageName, submit
 from pipeline.config.loading import load_config
-from pipeline.store.graph_store import GraphStore
+from pipeline.store.access import open_store
 from pipeline.tracking.mlflow_store import TrackingStore
 from pipeline.training.results import EpochRecord, read_epochs
 from tests.jobs.test_submit import contents, settings
@@ -114,11 +114,10 @@ def test_a_stopped_job_goes_on_when_it_is_submitted_again(
     wait_until(lambda: finished_groups(tmp_path / "store") > 2, cluster, job)
     cluster.stop(job)
     assert cluster.wait(job, PATIENCE_SECONDS).status == "STOPPED"
-    assert not GraphStore.open(tmp_path / "store").has("positions")
+    assert not open_store(tmp_path / "store").has("positions")
     finish(cluster, start(cluster, "preprocess", config))
-    measured = GraphStore.open(tmp_path / "store").timings()["positions"]
-    assert isinstance(measured, dict)
-    assert measured["resumed_batches"] > 0
+    measured = open_store(tmp_path / "store").timings()["positions"]
+    assert measured.resumed_batches
     assert contents(tmp_path / "store") == contents(undisturbed)
 
 

@@ -9,7 +9,7 @@ import pytest
 from jobs import train
 from pipeline.cluster.job_api import connect
 from pipeline.prediction.inference import predict
-from pipeline.store.graph_store import GraphStore
+from pipeline.store.access import open_store
 from pipeline.tracking.mlflow_server import Server
 from pipeline.tracking.mlflow_store import TrackingStore
 from pipeline.training.checkpoint import find_checkpoint
@@ -33,7 +33,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, local_ray: None) -> Path:
     directory = tmp_path_factory.mktemp("alone")
     assert train.main([str(settings(directory, train=TRAINING))]) == 0
     [training] = training_directories(directory)
-    store = GraphStore.open(directory / "store")
+    store = open_store(directory / "store")
     predict(find_checkpoint(training), store, directory / "predictions.parquet", parallel=False)
     return directory
 

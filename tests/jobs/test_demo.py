@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.graph_store import GraphStore
+from pipeline.store.access import open_store
 from pipeline.tracking.mlflow_store import TrackingStore
 
 
@@ -52,7 +52,7 @@ def test_mlflow_holds_a_parent_with_a_segment_and_a_sparse_child(
     assert {run.status for run in children} == {"FINISHED"}
     assert store.read_run(result["parent_run"]).status == "FINISHED"
     assert all("test_metric" in run.metrics for run in children)
-    opened = GraphStore.open(Path(result["store"]))
+    opened = open_store(Path(result["store"]))
     opened.verify()
     assert opened.num_nodes == 24 * 24
     assert output in opened.path.parents

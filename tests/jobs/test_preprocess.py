@@ -11,7 +11,7 @@ import typer
 
 from jobs import cli
 from jobs import preprocess as job
-from pipeline.store.graph_store import GraphStore
+from pipeline.store.access import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,7 +45,7 @@ def test_preprocess_then_rerun(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert cocn(*words) == 0
     second = last_json(capsys)
     assert all(stage["done_before"] for stage in second["stages"])  # type: ignore[attr-defined]
-    assert second["digest"] == first["digest"] == GraphStore.open(tmp_path / "store").digest
+    assert second["digest"] == first["digest"] == open_store(tmp_path / "store").digest
     assert cocn("datasets", "info", tmp_path / "store", "--json") == 0
     assert last_json(capsys)["digest"] == first["digest"]
     assert cocn("datasets", "info", tmp_path / "store") == 0
@@ -61,7 +61,7 @@ def test_other_parameters_are_refused_or_replace(tmp_path: Path, capsys: pytest.
     assert cocn("preprocess", "minesweeper", "--side", 9, "--store", tmp_path / "store") == 2
     assert "options.side=8 there, 9 asked for" in capsys.readouterr().err
     assert cocn(*words, "--truncate", 3, "--replace") == 0
-    assert GraphStore.open(tmp_path / "store").profile().shape == (64, 4)
+    assert open_store(tmp_path / "store").profile().shape == (64, 4)
 
 
 @pytest.mark.usefixtures("local_ray")

@@ -12,7 +12,8 @@ from pipeline.features.propagation import propagate_features
 from pipeline.ingest.generators import minesweeper
 from pipeline.segments.stage import write_segments
 from pipeline.storage.files import list_column
-from pipeline.store.graph_store import GraphStore
+from pipeline.store.access import create_store
+from pipeline.store.graph_store import GraphStore, PositionSummary
 
 SIDE = 12
 
@@ -43,7 +44,7 @@ def tiny_config(output: Path, **overrides: object) -> Config:
 @pytest.fixture
 def tiny_store(tmp_path: Path) -> GraphStore:
     """A minesweeper board with positions by row and by column, propagated features and segments."""
-    return prepare_tiny(GraphStore.create(tmp_path / "store", minesweeper(SIDE, num_splits=2), Parameters()))
+    return prepare_tiny(create_store(tmp_path / "store", minesweeper(SIDE, num_splits=2), Parameters()))
 
 
 def prepare_tiny(store: GraphStore) -> GraphStore:
@@ -54,7 +55,7 @@ def prepare_tiny(store: GraphStore) -> GraphStore:
         columns = (columns - columns.mean(0)) / columns.std(0)
         stage.write_table("positions.arrow", pa.table({"r_A": columns[:, 0].astype(np.float64)}))
         stage.write_table("columns.arrow", pa.table({"columns": list_column(columns)}))
-        stage.commit({"columns": ["row", "column"]})
+        stage.commit(PositionSummary(columns=("row", "column")))
     propagate_features(store, 2)
     for split in range(2):
         write_segments(store, tiny_config(store.path.parent, data__split=split))

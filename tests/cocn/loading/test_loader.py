@@ -18,6 +18,7 @@ from pipeline.orders.stage import OrderParameters, write_orders
 from pipeline.positions.stage import PositionParameters, write_positions
 from pipeline.segments.loader import SegmentLoader as StoreLoader
 from pipeline.segments.stage import open_segments, write_segments
+from pipeline.store.access import create_store
 from pipeline.store.graph_store import GraphStore
 from tests.pipeline.conftest import Parameters, tiny_config
 
@@ -133,7 +134,7 @@ def test_bad_sizes_are_refused(change: dict[str, object], message: str) -> None:
 @pytest.fixture
 def prepared(tmp_path: Path, local_ray: None) -> tuple[GraphStore, Config]:
     """A board with every stage of the segment model, as `cocn preprocess` makes it."""
-    store = GraphStore.create(tmp_path / "store", minesweeper(12, num_splits=1), Parameters())
+    store = create_store(tmp_path / "store", minesweeper(12, num_splits=1), Parameters())
     config = tiny_config(tmp_path, model__heads=HEADS, segments__length=LENGTH)
     write_positions(store, PositionParameters(), reason="test")
     write_orders(store, OrderParameters(heads=HEADS, length=LENGTH))

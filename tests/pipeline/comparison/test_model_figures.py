@@ -16,7 +16,7 @@ from pipeline.comparison.model_figures import Outcome, best_trainings, draw_conf
 from pipeline.comparison.report import write_report
 from pipeline.comparison.statistics import compare
 from pipeline.ingest.generators import minesweeper
-from pipeline.store.graph_store import GraphStore
+from pipeline.store.access import create_store, open_store
 from pipeline.store.timings import stage_seconds
 from pipeline.tracking.mlflow_server import free_port, serve
 from pipeline.tracking.mlflow_store import PAGE_QUERY, existing_store
@@ -44,9 +44,7 @@ def output(tmp_path_factory: pytest.TempPathFactory, tracking_database: Path) ->
     torch.set_num_threads(1)
     directory = tmp_path_factory.mktemp("compared")
     shutil.copy(tracking_database, directory / "mlflow.db")
-    store = prepare_tiny(
-        GraphStore.create(directory / "store", minesweeper(SIDE, num_splits=2), Parameters())
-    )
+    store = prepare_tiny(create_store(directory / "store", minesweeper(SIDE, num_splits=2), Parameters()))
     uri = f"sqlite:///{directory / 'mlflow.db'}"
     config = tiny_config(directory, train__epochs=4, tracking__uri=uri)
     run_campaign(config, store, MODELS, [0, 1], [0])
@@ -114,7 +112,7 @@ def test_a_confusion_matrix_counts_labels_by_row(selection: Selection) -> None:
 def test_stages_are_timed_with_those_they_were_built_on(selection: Selection, output: Path) -> None:
     segment = next(training for training in selection.trainings if training.model == "segment")
     assert {"propagated-1", "positions"} <= set(segment.stages)
-    found = stage_seconds(GraphStore.open(output / "store"), ["propagated-2"])
+    found = stage_seconds(open_store(output / "store"), ["propagated-2"])
     assert set(found) >= {"propagated-2"}
 
 
@@ -174,7 +172,7 @@ def test_mlflows_page_of_a_run_in_a_browser(selection: Selection, output: Path, 
 
 
 def test_the_report_of_the_demo_takes_the_same_figures(selection: Selection, output: Path) -> None:
-    store = GraphStore.open(output / "store")
+    store = open_store(output / "store")
     path = write_report(
         output / "again.html", compare(selection), selection, figures=figures_for(selection, store)
     )

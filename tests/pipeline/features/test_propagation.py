@@ -13,8 +13,10 @@ import pipeline.features.propagation
 from cocn.propagation import normalised_adjacency
 from pipeline.features.propagation import open_propagated, propagate_features
 from pipeline.runtime.errors import UserError
+from pipeline.store.access import create_store
 from pipeline.store.arrays import CSR, GraphArrays
-from pipeline.store.graph_store import GraphStore, StoreError
+from pipeline.store.graph_store import GraphStore
+from pipeline.store.manifest import StoreError
 
 NUM_NODES = 40
 
@@ -40,7 +42,7 @@ def make_store(path: Path, directed: bool = False, num_features: int = 3) -> Gra
         num_classes=1,
         directed=directed,
     )
-    return GraphStore.create(path, graph, Parameters())
+    return create_store(path, graph, Parameters())
 
 
 def dense_product(store: GraphStore, step: int, self_loops: bool) -> NDArray[np.float64]:

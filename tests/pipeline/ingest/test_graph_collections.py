@@ -17,7 +17,9 @@ from pipeline.ingest.stage import ingest
 from pipeline.models.networks import Inputs, build_model
 from pipeline.models.parallel import distribute
 from pipeline.runtime.errors import UserError
-from pipeline.store.graph_store import GraphStore, StoreError
+from pipeline.store.access import open_store
+from pipeline.store.graph_store import GraphStore
+from pipeline.store.manifest import StoreError
 from pipeline.store.splits import cross_validation, rows_of_part
 from pipeline.training.estimate import make_plan
 from pipeline.training.graph_pool import read_pool
@@ -136,7 +138,7 @@ def test_a_store_keeps_a_collection_and_a_rerun_is_a_no_op(tmp_path: Path) -> No
     config = tiny_config(tmp_path)
     options = SourceOptions(source="motifs", num_graphs=60)
     first = prepare(config, options)
-    store = GraphStore.open(first.store)
+    store = open_store(first.store)
     store.verify()
     collection, _ = motifs(60)
     assert store.is_collection

@@ -18,6 +18,7 @@ from pipeline.ingest.external_sort import EdgeSpill
 from pipeline.ingest.published import BY_NAME, PUBLISHED, raw_file
 from pipeline.ingest.stage import ingest, is_generated, read_source
 from pipeline.runtime.errors import UserError
+from pipeline.store.access import open_store
 from pipeline.store.cleaning import clean_edges
 from pipeline.store.graph_store import GraphStore
 
@@ -91,8 +92,7 @@ def test_edge_lists_with_features_and_labels(tmp_path: Path, name: str) -> None:
         "symmetrised": True,
     }
     assert (report["components"], report["unlabelled"]) == (2, 1)
-    timings = store.timings()
-    assert set(timings["ingest"]) == {"seconds", "peak_memory_bytes"}  # type: ignore[call-overload]
+    assert store.timings()["ingest"].peak_memory_bytes > 0
 
 
 def test_text_ids_are_kept(tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_npz_layouts(tmp_path: Path) -> None:
         store = ingest(SourceOptions(source=str(tmp_path / f"{name}.npz")), tmp_path / name).store
         assert store.csr().indices.tolist() == INDICES, name
         assert store.labels().tolist() == LABELS.tolist(), name
-    assert GraphStore.open(tmp_path / "h").split(0).tolist() == [0, 1, 2, -1, -1]
-    assert GraphStore.open(tmp_path / "s").features().tolist() == (FEATURES > 0).tolist()
+    assert open_store(tmp_path / "h").split(0).tolist() == [0, 1, 2, -1, -1]
+    assert open_store(tmp_path / "s").features().tolist() == (FEATURES > 0).tolist()
 
 
 def test_two_edges_in_an_npz_file(tmp_path: Path) -> None:

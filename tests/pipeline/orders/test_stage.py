@@ -9,11 +9,13 @@ from cocn.loading.covering import cuthill_mckee_order, residual_orders, window_o
 from pipeline.ingest.generators import board
 from pipeline.ingest.networkit_graphs import power_law_graph
 from pipeline.orders.encodings import laplacian_columns, random_walk_columns
-from pipeline.orders.stage import OrderParameters, head_positions, write_orders
+from pipeline.orders.stage import OrderParameters, OrderSummary, head_positions, write_orders
 from pipeline.positions.stage import PositionParameters, write_positions
+from pipeline.store.access import open_store
 from pipeline.store.arrays import CSR
 from pipeline.store.cleaning import clean_edges
-from pipeline.store.graph_store import GraphStore, StoreError
+from pipeline.store.graph_store import GraphStore
+from pipeline.store.manifest import StoreError
 from tests.pipeline.positions.test_stage import make_store
 
 
@@ -100,11 +102,10 @@ def test_stage_stores_orders_and_coverage(tmp_path: Path) -> None:
     computed = head_positions(store, 8)
     assert write_orders(store, OrderParameters())
     assert not write_orders(store, OrderParameters())
-    opened = GraphStore.open(store.path)
+    opened = open_store(store.path)
     assert np.array_equal(head_positions(opened, 8), computed)
-    coverage = opened.manifest.stages["orders"].summary["coverage"]
-    assert isinstance(coverage, dict)
-    assert coverage["own"][-1] == coverage["union"][-1] == 1.0  # type: ignore[index]
+    coverage = opened.summary("orders", OrderSummary).coverage
+    assert coverage.own[-1] == coverage.union[-1] == 1.0
 
 
 def test_laplacian_of_a_path_sorts_it() -> None:

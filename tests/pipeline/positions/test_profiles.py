@@ -13,6 +13,7 @@ from pipeline.ingest.networkit_graphs import networkit_graph, power_law_graph, s
 from pipeline.positions.profiles import compute_profiles, count_edge_visits, lay_out, weigh_distances
 from pipeline.positions.search import NO_LIMIT, Searcher, Sums, hop_distances
 from pipeline.positions.search_tasks import plan_groups, run_group
+from pipeline.store.access import create_store
 from pipeline.store.arrays import CSR, GraphArrays
 from pipeline.store.cleaning import clean_edges
 from pipeline.store.graph_store import GraphStore
@@ -154,7 +155,7 @@ def make_store(path: Path, csr: CSR) -> GraphStore:
         splits=np.zeros((0, size), dtype=np.int8),
         num_classes=0,
     )
-    return GraphStore.create(path, graph, Nothing())
+    return create_store(path, graph, Nothing())
 
 
 def test_interrupted_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from pipeline.positions.stage import (
     write_positions,
 )
 from pipeline.runtime.errors import UserError
+from pipeline.store.access import create_store, open_store
 from pipeline.store.arrays import CSR, GraphArrays
 from pipeline.store.cleaning import clean_edges
 from pipeline.store.graph_store import GraphStore
@@ -44,7 +45,7 @@ def make_store(path: Path, csr: CSR) -> GraphStore:
         splits=np.zeros((0, size), dtype=np.int8),
         num_classes=0,
     )
-    return GraphStore.create(path, graph, Nothing())
+    return create_store(path, graph, Nothing())
 
 
 def scaled_distances(csr: CSR, truncate: int | None) -> np.ndarray:
@@ -209,7 +210,7 @@ def test_stage_is_deterministic_and_a_rerun_does_nothing(tmp_path: Path) -> None
     for store in stores:
         assert write_positions(store, PositionParameters(), parallel=False)
         assert not write_positions(store, PositionParameters(), parallel=False)
-    first, second = (GraphStore.open(store.path) for store in stores)
+    first, second = (open_store(store.path) for store in stores)
     assert first.digest == second.digest
     assert first.profile().shape == (900, 5)
     assert first.positions().shape == (900, len(first.position_columns))
@@ -228,7 +229,7 @@ def test_directed_graphs_are_made_symmetric(tmp_path: Path) -> None:
         num_classes=0,
         directed=True,
     )
-    store = GraphStore.create(tmp_path / "directed", graph, Nothing())
+    store = create_store(tmp_path / "directed", graph, Nothing())
     other = make_store(tmp_path / "both", both)
     for one in (store, other):
         write_positions(one, PositionParameters(), parallel=False)

@@ -14,6 +14,7 @@ from pipeline.ingest.generators import minesweeper
 from pipeline.prediction.inference import open_model, predict
 from pipeline.runtime.errors import UserError
 from pipeline.segments.stage import write_segments
+from pipeline.store.access import create_store, open_store
 from pipeline.store.arrays import SPLIT_NAMES
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import find_checkpoint, read_origin
@@ -93,7 +94,7 @@ def test_nodes_keep_their_own_names_and_those_in_no_part_count(tmp_path: Path) -
     graph = dataclasses.replace(minesweeper(SIDE, num_splits=2), ids=pa.array(names))
     graph.splits[:, :10] = -1
     graph.labels[5] = -1
-    store = prepare_tiny(GraphStore.create(tmp_path / "store", graph, Parameters()))
+    store = prepare_tiny(create_store(tmp_path / "store", graph, Parameters()))
     out = tmp_path / "predictions.parquet"
     predict(find_checkpoint(train_tiny(store)), store, out)
     rows = pq.read_table(out)
@@ -107,12 +108,10 @@ def test_nodes_keep_their_own_names_and_those_in_no_part_count(tmp_path: Path) -
 def test_a_store_that_does_not_fit_is_refused_in_one_line(tiny_store: GraphStore, tmp_path: Path) -> None:
     checkpoint = find_checkpoint(train_tiny(tiny_store))
     graph = minesweeper(SIDE, seed=1, num_splits=2)
-    other = prepare_tiny(GraphStore.create(tmp_path / "other", graph, Parameters(side=1)))
+    other = prepare_tiny(create_store(tmp_path / "other", graph, Parameters(side=1)))
     wide = dataclasses.replace(graph, features=np.tile(graph.features, 2))
-    wider = GraphStore.create(tmp_path / "wide", wide, Parameters(side=2))
-    richer = GraphStore.create(
-        tmp_path / "rich", dataclasses.replace(graph, num_classes=3), Parameters(side=3)
-    )
+    wider = create_store(tmp_path / "wide", wide, Parameters(side=2))
+    richer = create_store(tmp_path / "rich", dataclasses.replace(graph, num_classes=3), Parameters(side=3))
     out = tmp_path / "predictions.parquet"
     features = tiny_store.manifest.num_features
     for store, reason in (
@@ -141,7 +140,7 @@ def test_stages_that_the_model_does_not_read_may_change(tiny_store: GraphStore, 
     settings = {"segments__length": 6, "data__split": 1}
     write_segments(tiny_store, tiny_config(tmp_path, **settings), replace=True)
     assert read_origin(checkpoint).store == tiny_store.path
-    predict(checkpoint, GraphStore.open(tiny_store.path), tmp_path / "predictions.parquet")
+    predict(checkpoint, open_store(tiny_store.path), tmp_path / "predictions.parquet")
 
 
 def test_a_failure_leaves_nothing_behind(

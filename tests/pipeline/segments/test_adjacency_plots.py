@@ -11,8 +11,9 @@ from pipeline.config.loading import Config, PositionConfig, SegmentConfig
 from pipeline.segments.adjacency_plots import write_plots
 from pipeline.segments.stage import write_segments
 from pipeline.storage.files import list_column
+from pipeline.store.access import create_store
 from pipeline.store.arrays import CSR, GraphArrays
-from pipeline.store.graph_store import GraphStore
+from pipeline.store.graph_store import GraphStore, PositionSummary
 
 
 class Parameters(BaseModel):
@@ -34,10 +35,10 @@ def shuffled_ring(path: Path, num_nodes: int) -> GraphStore:
         splits=np.zeros((1, num_nodes), dtype=np.int8),
         num_classes=1,
     )
-    store = GraphStore.create(path, graph, Parameters())
+    store = create_store(path, graph, Parameters())
     with store.begin("positions", Parameters()) as stage:
         stage.write_table("columns.arrow", pa.table({"columns": list_column(columns)}))
-        stage.commit({"columns": ["a", "b"]})
+        stage.commit(PositionSummary(columns=("a", "b")))
     return store
 
 

@@ -18,8 +18,10 @@ from pipeline.segments.loader import SegmentLoader
 from pipeline.segments.stage import PARTS, open_segments, open_sequences, plan_shards, write_segments
 from pipeline.segments.windows import unpack
 from pipeline.storage.files import list_column
+from pipeline.store.access import create_store, open_store
 from pipeline.store.arrays import CSR, GraphArrays
-from pipeline.store.graph_store import GraphStore, StoreError
+from pipeline.store.graph_store import GraphStore, PositionSummary
+from pipeline.store.manifest import StoreError
 
 NUM_NODES = 90
 LENGTH = 9
@@ -46,11 +48,11 @@ def make_store(path: Path, num_nodes: int = NUM_NODES, num_splits: int = 2) -> G
         splits=rng.integers(-1, 3, (num_splits, num_nodes)).astype(np.int8),
         num_classes=3,
     )
-    store = GraphStore.create(path, graph, Parameters())
+    store = create_store(path, graph, Parameters())
     with store.begin("positions", Parameters()) as stage:
         columns = rng.integers(0, 4, (num_nodes, 3)).astype(np.float32)
         stage.write_table("columns.arrow", pa.table({"columns": list_column(columns)}))
-        stage.commit({"columns": ["a", "b", "c"]})
+        stage.commit(PositionSummary(columns=("a", "b", "c")))
     return store
 
 
@@ -158,7 +160,7 @@ def test_loader_reads_shards_and_memory_alike(store: GraphStore) -> None:
 def test_rerun_is_a_no_op_and_a_second_build_has_the_same_bytes(store: GraphStore, tmp_path: Path) -> None:
     write_segments(store, make_config())
     before = digests(store.path)
-    assert not write_segments(GraphStore.open(store.path), make_config())
+    assert not write_segments(open_store(store.path), make_config())
     assert digests(store.path) == before
     again = make_store(tmp_path / "again")
     write_segments(again, make_config())
@@ -180,7 +182,7 @@ def test_resumed_equals_undisturbed(
     monkeypatch.setattr(pipeline.segments.stage, "write_shard", stop_after_three)
     with pytest.raises(KeyboardInterrupt):
         write_segments(store, make_config())
-    assert not GraphStore.open(store.path).has("segments-0")
+    assert not open_store(store.path).has("segments-0")
 
     repeated: list[str] = []
 

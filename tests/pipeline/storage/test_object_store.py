@@ -12,7 +12,8 @@ from pipeline.runtime.errors import UserError
 from pipeline.storage.file_cache import FileCache
 from pipeline.storage.files import CorruptFileError, file_sha256
 from pipeline.storage.object_store import Remote
-from pipeline.store.graph_store import GraphStore, StoreError
+from pipeline.store.access import open_store
+from pipeline.store.manifest import StoreError
 from pipeline.training.prepare import prepare
 from tests.storage import BUCKET, SECRET_KEY, Storage, cut_when
 
@@ -67,9 +68,9 @@ def test_a_store_at_a_uri_has_the_bytes_of_a_local_one_and_is_read_through_the_c
     assert uploaded(storage, "stores/board") == contents(local)
 
     elsewhere = StorageConfig(cache=tmp_path / "another node")
-    opened = GraphStore.open(Remote(Uri(storage.uri("stores/board")), elsewhere))
-    assert opened.digest == GraphStore.open(local).digest
-    assert (opened.features() == GraphStore.open(local).features()).all()
+    opened = open_store(Remote(Uri(storage.uri("stores/board")), elsewhere))
+    assert opened.digest == open_store(local).digest
+    assert (opened.features() == open_store(local).features()).all()
     assert not opened.features().flags.writeable
     name = "nodes/features.arrow"
     assert opened.locate(name) == elsewhere.cache / "files" / opened.manifest.files[name].sha256
@@ -93,7 +94,7 @@ def test_a_copied_store_is_a_store_and_other_parameters_are_refused(
         prepare(other, options_from(other.data))
     replaced = prepare(other, options_from(other.data), replace=True)
     assert [stage.done_before for stage in replaced.stages] == [True, False, False, False]
-    GraphStore.open(replaced.store).verify()
+    open_store(replaced.store).verify()
 
 
 def test_a_file_uri_is_a_path(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ def test_a_bad_uri_is_one_line_without_its_password(uri: str, line: str) -> None
 
 def test_a_missing_store_and_a_missing_bucket_are_one_line(storage: Storage, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"to be a graph store \(got no 'manifest.json' in it\)"):
-        GraphStore.open(Uri(storage.uri("nothing")))
+        open_store(Uri(storage.uri("nothing")))
     place = Uri(storage.uri("store").replace(BUCKET, "nowhere"))
     with pytest.raises(UserError, match=r"Expected access to 's3://nowhere/.*\(got NO_SUCH_BUCKET\)"):
         Remote(place).write(b"text")
@@ -130,7 +131,7 @@ def remote_copy(storage: Storage, local: Path, key: str, tmp_path: Path, **setti
 
 
 def test_a_damaged_file_in_the_cache_is_fetched_again(storage: Storage, local: Path, tmp_path: Path) -> None:
-    store = GraphStore.open(remote_copy(storage, local, "cached", tmp_path))
+    store = open_store(remote_copy(storage, local, "cached", tmp_path))
     expected = store.labels().copy()
     path = store.locate("nodes/labels.arrow")
     damaged = bytearray(path.read_bytes())
@@ -147,7 +148,7 @@ def test_a_damaged_file_in_the_cache_is_fetched_again(storage: Storage, local: P
 def test_a_damaged_file_in_the_bucket_is_refused(
     storage: Storage, local: Path, tmp_path: Path, change: str, line: str
 ) -> None:
-    store = GraphStore.open(remote_copy(storage, local, f"damaged-{change}", tmp_path))
+    store = open_store(remote_copy(storage, local, f"damaged-{change}", tmp_path))
     key = f"damaged-{change}/nodes/labels.arrow"
     content = bytearray(storage.read(key))
     content[-100] ^= 1
@@ -206,6 +207,6 @@ def test_a_storage_that_stays_away_is_one_line_and_the_rerun_uploads_the_rest(
     watcher.join(300)
     assert len(notes()) >= 2
     storage.line.restore()
-    assert not GraphStore.open(Remote(Uri(storage.uri("away")), config.storage)).has("segments-0")
+    assert not open_store(Remote(Uri(storage.uri("away")), config.storage)).has("segments-0")
     prepare(config, options_from(config.data))
     assert uploaded(storage, "away") == contents(local)

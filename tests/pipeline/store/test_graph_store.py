@@ -19,17 +19,18 @@ from pipeline.storage.files import (
     column_array,
     explain_full_disk,
     list_column,
-    write_sealed_json,
-)
-from pipeline.store.graph_store import (
-    CSR,
-    GraphArrays,
-    GraphStore,
-    StoreError,
     read_arrow,
     write_arrow,
+    write_sealed_json,
 )
-from pipeline.store.manifest import Manifest, describe_graph
+from pipeline.store.access import create_store, open_store
+from pipeline.store.arrays import CSR, GraphArrays
+from pipeline.store.graph_store import GraphStore
+from pipeline.store.manifest import Manifest, StoreError, describe_graph
+
+
+class Found(BaseModel):
+    factor: int
 
 
 class Parameters(BaseModel):
@@ -55,7 +56,7 @@ def four_nodes() -> GraphArrays:
 
 @pytest.fixture
 def store(tmp_path: Path) -> GraphStore:
-    return GraphStore.create(tmp_path / "store", four_nodes(), Parameters())
+    return create_store(tmp_path / "store", four_nodes(), Parameters())
 
 
 def digests(root: Path) -> dict[str, str]:
@@ -71,12 +72,12 @@ def run_stage(store: GraphStore, value: int = 1, *, replace: bool = False) -> bo
         if stage.done:
             return False
         stage.write_table("labels.arrow", pa.table({"label": store.labels() * 2 * value}))
-        stage.commit({"factor": 2 * value})
+        stage.commit(Found(factor=2 * value))
         return True
 
 
 def test_round_trip(store: GraphStore) -> None:
-    graph, opened = four_nodes(), GraphStore.open(store.path)
+    graph, opened = four_nodes(), open_store(store.path)
     assert np.array_equal(opened.csr().indptr, PATH_GRAPH.indptr)
     assert np.array_equal(opened.csr().indices, PATH_GRAPH.indices)
     assert np.array_equal(opened.features(), graph.features)
@@ -95,11 +96,11 @@ def test_arrays_are_mapped_not_copied(store: GraphStore) -> None:
 
 
 def test_same_input_gives_the_same_bytes(store: GraphStore, tmp_path: Path) -> None:
-    other = GraphStore.create(tmp_path / "other", four_nodes(), Parameters())
+    other = create_store(tmp_path / "other", four_nodes(), Parameters())
     run_stage(store)
     run_stage(other)
     assert digests(store.path) == digests(other.path)
-    assert store.digest == other.digest == GraphStore.open(store.path).digest
+    assert store.digest == other.digest == open_store(store.path).digest
 
 
 def test_no_features_and_no_splits(tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_no_features_and_no_splits(tmp_path: Path) -> None:
         splits=np.zeros((0, 4), dtype=np.int8),
         num_classes=0,
     )
-    store = GraphStore.create(tmp_path / "bare", graph, Parameters())
+    store = create_store(tmp_path / "bare", graph, Parameters())
     assert store.features().shape == (4, 0)
     assert store.ids() is None
     with pytest.raises(StoreError, match="Expected 'split' to be below 0"):
@@ -121,14 +122,14 @@ def test_no_features_and_no_splits(tmp_path: Path) -> None:
 def test_rerun_is_a_no_op(store: GraphStore) -> None:
     assert run_stage(store)
     before = digests(store.path)
-    assert not run_stage(GraphStore.open(store.path))
-    assert GraphStore.create(store.path, four_nodes(), Parameters()).digest == store.digest
+    assert not run_stage(open_store(store.path))
+    assert create_store(store.path, four_nodes(), Parameters()).digest == store.digest
     assert digests(store.path) == before
 
 
 def test_other_parameters_are_refused(store: GraphStore) -> None:
     with pytest.raises(StoreError, match="value=1 there, 2 asked for"):
-        GraphStore.create(store.path, four_nodes(), Parameters(value=2))
+        create_store(store.path, four_nodes(), Parameters(value=2))
     run_stage(store)
     with pytest.raises(StoreError, match="value=1 there, 2 asked for"):
         run_stage(store, 2)
@@ -140,7 +141,7 @@ def test_replacing_a_stage_drops_what_was_built_on_it(store: GraphStore) -> None
         stage.write_table("x.arrow", pa.table({"x": [1]}))
         stage.commit()
     assert run_stage(store, 2, replace=True)
-    opened = GraphStore.open(store.path)
+    opened = open_store(store.path)
     assert not opened.has("later")
     assert not (store.path / "later/x.arrow").exists()
     assert opened.array("double/labels.arrow", "label").tolist() == [0, 4, -4, 4]
@@ -157,14 +158,14 @@ def test_missing_upstream_stage(store: GraphStore) -> None:
 def test_interrupted_stage_keeps_its_files(store: GraphStore) -> None:
     with store.begin("double", Parameters()) as stage:
         stage.write_scratch("part-0.arrow", pa.table({"x": [1, 2]}))
-    assert not GraphStore.open(store.path).has("double")
+    assert not open_store(store.path).has("double")
     with store.begin("double", Parameters()) as stage:
         assert stage.scratch_names() == ["part-0.arrow"]
         assert stage.read("part-0.arrow").column("x").to_pylist() == [1, 2]
         stage.write_table("labels.arrow", pa.table({"label": [1]}))
         stage.commit()
     assert not (store.path / ".partial").exists()
-    assert GraphStore.open(store.path).names("double") == ["double/labels.arrow"]
+    assert open_store(store.path).names("double") == ["double/labels.arrow"]
 
 
 def test_scratch_of_other_parameters_is_not_used(store: GraphStore) -> None:
@@ -184,8 +185,8 @@ def test_damaged_scratch_is_not_used(store: GraphStore) -> None:
 def test_second_writer_is_refused(store: GraphStore) -> None:
     program = (
         "import sys; from pathlib import Path; from pydantic import create_model;"
-        "from pipeline.store.graph_store import GraphStore;"
-        "GraphStore.open(Path(sys.argv[1])).begin('double', create_model('P')()).__enter__()"
+        "from pipeline.store.access import open_store;"
+        "open_store(Path(sys.argv[1])).begin('double', create_model('P')()).__enter__()"
     )
     with store.begin("double", Parameters()):
         result = subprocess.run(
@@ -218,7 +219,7 @@ def test_a_flipped_byte_in_any_file_is_found(store: GraphStore, tmp_path: Path) 
             shutil.copytree(store.path, copy)
             flip_byte(copy / name, offset)
             with pytest.raises(UserError):
-                GraphStore.open(copy).verify()
+                open_store(copy).verify()
             shutil.rmtree(copy)
 
 
@@ -241,13 +242,13 @@ def test_other_schema_version(store: GraphStore) -> None:
     del content["digest"]
     write_sealed_json(store.path / "manifest.json", {**content, "schema_version": 99})
     with pytest.raises(StoreError, match=r"schema version 1 \(got 99\)"):
-        GraphStore.open(store.path)
+        open_store(store.path)
 
 
 def test_not_a_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="to be a graph store"):
-        GraphStore.create(tmp_path, four_nodes(), Parameters())
+        create_store(tmp_path, four_nodes(), Parameters())
 
 
 def test_truncated_arrow_file(tmp_path: Path) -> None:
@@ -267,8 +268,8 @@ def test_of_two_who_make_a_store_the_slower_uses_the_faster_ones(
         shutil.copytree(store.path, place)
         return describe_graph(graph)
 
-    monkeypatch.setattr("pipeline.store.graph_store.describe_graph", lose)
-    slower = GraphStore.create(place, four_nodes(), Parameters())
+    monkeypatch.setattr("pipeline.store.access.describe_graph", lose)
+    slower = create_store(place, four_nodes(), Parameters())
     assert digests(slower.path) == digests(store.path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["contested", "store"]
 
@@ -279,7 +280,7 @@ def test_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage)
     with pytest.raises(UserError, match="free under"):
-        GraphStore.create(tmp_path / "store", four_nodes(), Parameters())
+        create_store(tmp_path / "store", four_nodes(), Parameters())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -305,8 +306,8 @@ def test_empty_columns_and_gaps() -> None:
 
 def test_reading_a_store_does_not_import_pandas(store: GraphStore) -> None:
     program = (
-        "import sys; from pathlib import Path; from pipeline.store.graph_store import GraphStore;"
-        "s = GraphStore.open(Path(sys.argv[1])); s.csr(), s.features(), s.labels(), s.split();"
+        "import sys; from pathlib import Path; from pipeline.store.access import open_store;"
+        "s = open_store(Path(sys.argv[1])); s.csr(), s.features(), s.labels(), s.split();"
         "sys.exit('pandas' in sys.modules)"
     )
     command = [sys.executable, "-c", program, str(store.path)]

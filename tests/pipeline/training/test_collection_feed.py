@@ -19,6 +19,7 @@ from pipeline.ingest.published import BY_NAME, raw_file
 from pipeline.prediction.inference import predict
 from pipeline.prediction.serving import open_answers
 from pipeline.runtime.errors import UserError
+from pipeline.store.access import create_store, open_store
 from pipeline.store.graph_store import GraphStore
 from pipeline.store.splits import rows_of_part
 from pipeline.tracking.mlflow_server import free_port
@@ -90,7 +91,7 @@ def test_one_and_two_workers_agree(tmp_path: Path) -> None:
     collection, _ = motifs(60)
     noise = np.random.default_rng(0).normal(size=(collection.csr.num_nodes, 3)).astype(np.float32)
     untied = dataclasses.replace(collection, features=noise)
-    store = GraphStore.create(tmp_path / "store", untied, Parameters())
+    store = create_store(tmp_path / "store", untied, Parameters())
     write_arrangement(store, 4)
     configs = [
         tiny_config(tmp_path, model__dropout=0.0, train__epochs=2, train__batch_size=9, **kind)
@@ -216,7 +217,7 @@ def test_mutag_is_learned_beyond_its_majority_class(tmp_path: Path) -> None:
         train__learning_rate=5e-3,
     )
     prepared = prepare(config, SourceOptions(source="mutag", data_root=ROOT))
-    store = GraphStore.open(prepared.store)
+    store = open_store(prepared.store)
     _, result = run(config, store, "mutag")
     majority = np.bincount(store.labels()).max() / store.num_rows
     assert result.best_val_metric > majority

@@ -18,6 +18,7 @@ import pytest
 from pipeline.config.settings import SourceOptions
 from pipeline.ingest.stage import ingest
 from pipeline.positions.stage import PositionParameters, write_positions
+from pipeline.store.access import open_store
 from pipeline.store.graph_store import GraphStore
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,9 +31,10 @@ DRIVER = """
 import sys
 from pathlib import Path
 from pipeline.positions.stage import PositionParameters, write_positions
+from pipeline.store.access import open_store
 from pipeline.store.graph_store import GraphStore
 
-write_positions(GraphStore.open(Path(sys.argv[1])), PositionParameters.model_validate_json(sys.argv[2]))
+write_positions(open_store(Path(sys.argv[1])), PositionParameters.model_validate_json(sys.argv[2]))
 """
 
 
@@ -112,13 +114,13 @@ def test_killed_driver(store: GraphStore, undisturbed: dict[str, bytes]) -> None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(driver.pid, signal.SIGKILL)
         driver.wait(30)
-    assert not GraphStore.open(store.path).has("positions")
-    assert write_positions(GraphStore.open(store.path), PARAMETERS)
-    measured = GraphStore.open(store.path).timings()["positions"]
-    assert isinstance(measured, dict)
-    assert measured["batches"] == BATCHES
-    assert 5 <= measured["resumed_batches"] < BATCHES
-    assert contents(GraphStore.open(store.path)) == undisturbed
+    assert not open_store(store.path).has("positions")
+    assert write_positions(open_store(store.path), PARAMETERS)
+    measured = open_store(store.path).timings()["positions"]
+    assert measured.batches == BATCHES
+    assert measured.resumed_batches is not None
+    assert 5 <= measured.resumed_batches < BATCHES
+    assert contents(open_store(store.path)) == undisturbed
 
 
 # A disk of its own that shrinks to what the graph takes, and grows once the run has stopped.
@@ -148,7 +150,7 @@ mount("remount", "size=256m")
 write_positions(store, parameters, parallel=False)
 files = [path for path in store.path.rglob("*") if path.is_file() and path.name != "timings.json"]
 digests = {str(path.relative_to(store.path)): file_sha256(path) for path in files}
-resumed = store.timings()["positions"]["resumed_batches"]
+resumed = store.timings()["positions"].resumed_batches
 print(json.dumps({"told": told, "resumed": resumed, "digests": digests}))
 """
 

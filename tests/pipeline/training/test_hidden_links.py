@@ -20,6 +20,7 @@ from pipeline.models.networks import Inputs, build_model
 from pipeline.prediction.inference import predict
 from pipeline.prediction.serving import open_answers
 from pipeline.runtime.errors import UserError
+from pipeline.store.access import create_store
 from pipeline.store.arrays import CollectionArrays, GraphArrays, Pairs
 from pipeline.store.cleaning import clean_edges, edge_sources
 from pipeline.store.graph_store import GraphStore
@@ -86,14 +87,14 @@ def contacts() -> CollectionArrays:
 
 @pytest.fixture
 def graph_store(tmp_path: Path) -> GraphStore:
-    store = GraphStore.create(tmp_path / "graph", communities(), Parameters())
+    store = create_store(tmp_path / "graph", communities(), Parameters())
     write_links(store, link_config(tmp_path))
     return store
 
 
 @pytest.fixture
 def contact_store(tmp_path: Path) -> GraphStore:
-    store = GraphStore.create(tmp_path / "contacts", contacts(), Parameters())
+    store = create_store(tmp_path / "contacts", contacts(), Parameters())
     write_arrangement(store, 4)
     return store
 

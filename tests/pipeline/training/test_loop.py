@@ -11,6 +11,7 @@ import pipeline.training.loop
 from pipeline.config.loading import Config, TrainConfig
 from pipeline.ingest.generators import minesweeper
 from pipeline.runtime.errors import UserError
+from pipeline.store.access import create_store
 from pipeline.store.graph_store import GraphStore
 from pipeline.tracking.mlflow_server import free_port
 from pipeline.training.checkpoint import latest_checkpoint, read_state
@@ -225,7 +226,7 @@ def test_epochs_between_validations_have_no_scores(tiny_store: GraphStore, tmp_p
 def test_a_metric_that_has_no_value_is_named(tiny_store: GraphStore, tmp_path: Path) -> None:
     graph = minesweeper(SIDE, num_splits=2)
     graph.labels[graph.splits[0] == 1] = 0
-    store = prepare_tiny(GraphStore.create(tmp_path / "one-class", graph, Parameters(side=1)))
+    store = prepare_tiny(create_store(tmp_path / "one-class", graph, Parameters(side=1)))
     with pytest.raises(UserError, match="'roc_auc' to have a value on the val part"):
         run(tiny_config(tmp_path), store, "one-class-run")
 

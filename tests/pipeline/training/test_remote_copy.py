@@ -13,6 +13,7 @@ from pipeline.prediction.inference import predict
 from pipeline.runtime.errors import UserError
 from pipeline.storage.files import CorruptFileError
 from pipeline.storage.object_store import Remote
+from pipeline.store.access import open_store
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import find_checkpoint
 from pipeline.training.job import TrainJob
@@ -113,7 +114,7 @@ def test_predictions_with_a_copied_checkpoint_equal_local_ones(
     predict(find_checkpoint(job.directory), tiny_store, tmp_path / "here.parquet")
     best = find_checkpoint(job.directory).name
     storage_place = Remote(Uri(storage.uri("predicted")), StorageConfig(cache=tmp_path / "elsewhere"))
-    store = GraphStore.open(storage_place / "store")
+    store = open_store(storage_place / "store")
     done = predict(storage_place / "training" / best, store, storage_place / "out.parquet")
     assert str(done.out) == storage.uri("predicted/out.parquet")
     (tmp_path / "there.parquet").write_bytes(storage.read("predicted/out.parquet"))
