@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from cocn import propagation
 from cocn.propagation import NormalisedAdjacency, available_backend, normalised_adjacency
 from tests.cocn.cases import random_graph
 from tests.conftest import both_directions
@@ -72,7 +73,9 @@ def test_every_tensor_moves() -> None:
     assert all(tensor.is_meta for tensor in (moved.indptr, moved.indices, moved.values))
 
 
-def test_the_back_end_is_the_one_that_is_installed() -> None:
+def test_the_back_end_is_the_fastest_one_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert available_backend() == "torch"
+    monkeypatch.setattr(propagation, "has_compiler", lambda: False)
     installed = importlib.util.find_spec("torch_sparse") is not None
     assert available_backend() == ("torch-sparse" if installed else "torch")
 
