@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from jobs.signals import INTERRUPTED, heed_termination, interruption
+from pipeline.runtime.allocator import restart_with_allocator
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.passwords import hide_passwords
 
@@ -31,11 +32,15 @@ COMMANDS = (
     "bench",
     "doctor",
 )
+# Commands whose process holds large tensors.
+COMPUTING = frozenset({"demo", "train", "predict", "reproduce", "bench"})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong input, 130 interrupted, 143 terminated."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None and words and words[0] in COMPUTING:
+        restart_with_allocator()
     debug = "--debug" in words or os.environ.get("COCN_DEBUG") == "1"
     words = [word for word in words if word != "--debug"]
     heed_termination()

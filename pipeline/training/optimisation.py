@@ -13,13 +13,14 @@ from pipeline.config.loading import Config, TrainConfig
 from pipeline.runtime.errors import UserError
 from pipeline.store.graph_store import GraphStore
 from pipeline.store.splits import rows_of_part
+from pipeline.training.adam import Adam
 from pipeline.training.checkpoint import TrainState
 from pipeline.training.protocol import Share
 
 
-def make_optimiser(parameters: Iterable[nn.Parameter], settings: TrainConfig) -> torch.optim.Adam:
+def make_optimiser(parameters: Iterable[nn.Parameter], settings: TrainConfig) -> Adam:
     """Adam, with weight decay apart from the gradient or in it."""
-    return torch.optim.Adam(
+    return Adam(
         parameters,
         settings.learning_rate,
         weight_decay=settings.weight_decay,

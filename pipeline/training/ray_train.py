@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.engine.session import ray_session
+from pipeline.runtime.allocator import allocator_environment
 from pipeline.runtime.errors import UserError
 from pipeline.training.job import TrainJob
 from pipeline.training.loop import train_worker
@@ -56,11 +57,12 @@ def train_on_ray(job: TrainJob) -> None:
                 resources_per_worker=per_worker,
             ),
             torch_config=TorchConfig(backend="nccl" if resources.gpus_per_worker else "gloo"),
-            run_config=RunConfig(
+            run_config=RunConfig(  # type: ignore[call-arg]  # annotated as the class of V1
                 name=f"{job.directory.name}-{attempt}",
                 storage_path=place,
                 storage_filesystem=files,
                 failure_config=FailureConfig(max_failures=MAX_FAILURES),
+                worker_runtime_env={"env_vars": allocator_environment()},
             ),
         )
         try:
