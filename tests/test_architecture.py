@@ -158,6 +158,10 @@ def test_building_the_command_line_loads_nothing_slow() -> None:
     assert not loaded & set(SLOW_TO_IMPORT)
 
 
+def test_naming_what_logged_models_import_loads_nothing_slow() -> None:
+    assert not modules_loaded_by("import pipeline.tracking") & set(SLOW_TO_IMPORT)
+
+
 def test_reading_a_configuration_loads_nothing_slow() -> None:
     loaded = modules_loaded_by("from pipeline.config.loading import load_config; load_config()")
     assert not loaded & set(SLOW_TO_IMPORT)

@@ -77,7 +77,7 @@ def best_trainings(selection: Selection) -> list[Training]:
 
 
 def answer_test_nodes(training: Training, store: GraphStore | None) -> Outcome | None:
-    """Answer for the test nodes again; None where checkpoint or store are not on disk, or are too large."""
+    """Answer for the test nodes again; None for links, and where checkpoint or store are gone or large."""
     if not training.directory:
         return None
     try:
@@ -87,8 +87,8 @@ def answer_test_nodes(training: Training, store: GraphStore | None) -> Outcome |
         origin.require_store(found, checkpoint)
     except (UserError, OSError):
         return None
-    if found.num_nodes > MOST_NODES:
-        return None
+    if found.num_nodes > MOST_NODES or origin.inputs.task == "link":
+        return None  # pairs have no classes to draw a curve or a matrix of
     labels = found.labels()
     nodes = np.flatnonzero((found.split(training.split) == 2) & (labels >= 0))
     probabilities = Answers(checkpoint).probabilities(str(found.place))

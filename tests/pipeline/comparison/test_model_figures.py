@@ -22,6 +22,7 @@ from pipeline.tracking.mlflow_server import free_port, serve
 from pipeline.tracking.mlflow_store import PAGE_QUERY, existing_store
 from pipeline.tracking.runs import ARTIFACTS
 from pipeline.training.campaign import run_campaign
+from pipeline.training.prepare import open_prepared
 from tests.browser import kept, open_browser
 from tests.pipeline.conftest import SIDE, Parameters, prepare_tiny, tiny_config
 
@@ -88,6 +89,26 @@ def test_models_on_disk_are_drawn(selection: Selection) -> None:
 def test_models_that_are_gone_are_left_out(selection: Selection, tmp_path: Path) -> None:
     gone = tuple(replace(training, directory=str(tmp_path / "gone")) for training in selection.trainings)
     assert figures_for(replace(selection, trainings=gone)) == []
+
+
+def test_a_comparison_with_links_has_a_report(
+    tmp_path: Path, tracking_database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.set_num_threads(1)
+    shutil.copy(tracking_database, tmp_path / "mlflow.db")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    store = create_store(tmp_path / "store", minesweeper(SIDE, num_splits=2), Parameters())
+    for task, model in (("link", "sparse"), ("node", "mlp")):
+        settings = {"data__task": task, "data__store": store.path, "model__name": model, "train__epochs": 2}
+        config = tiny_config(tmp_path, tracking__uri=uri, **settings)
+        run_campaign(config, open_prepared(config), [model], [0], [0])
+    words = ["compare", "--output", str(tmp_path), "--tracking-uri", uri, "--json"]
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*words, "--out", str(tmp_path / "report.html")])
+    assert not caught.value.code, capsys.readouterr().err
+    written = (tmp_path / "report.html").read_text()
+    assert "minesweeper links" in written
+    assert "ROC on minesweeper<" in written
 
 
 def test_the_best_training_is_drawn(selection: Selection) -> None:
