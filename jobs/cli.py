@@ -11,7 +11,7 @@ import typer
 
 from jobs.signals import INTERRUPTED, heed_termination, interruption
 from pipeline.runtime.allocator import restart_with_allocator
-from pipeline.runtime.errors import UserError
+from pipeline.runtime.errors import UserError, explain_system_error
 from pipeline.runtime.passwords import hide_passwords
 
 # One line a command: the modules of jobs/commands with a `register(app)`, in the order that help shows.
@@ -77,6 +77,8 @@ def _run(words: Sequence[str], debug: bool) -> int:
     except typer.Abort:
         return _fail(*interruption(), debug)
     except Exception as error:  # noqa: BLE001 - the one place where any failure becomes one line
+        if (reason := explain_system_error(error)) is not None:
+            return _fail(reason, 2, debug)
         return _fail(f"{type(error).__name__}: {error} (--debug shows where)", 1, debug)
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from jobs.output import to_json
 from jobs.signals import heed_termination, interruption
 from pipeline.config.loading import Config, load_config
-from pipeline.runtime.errors import UserError
+from pipeline.runtime.errors import UserError, explain_system_error
 
 if TYPE_CHECKING:
     from pipeline.tracking.runs import Run
@@ -37,6 +37,11 @@ def run_job(name: str, arguments: Sequence[str], work: Callable[[Config], object
         result = work(read_config(arguments))
     except UserError as error:
         say(f"{name}: {error}")
+        return 2
+    except (OSError, MemoryError) as error:
+        if (reason := explain_system_error(error)) is None:
+            raise
+        say(f"{name}: {reason}")
         return 2
     except KeyboardInterrupt:
         reason, code = interruption()

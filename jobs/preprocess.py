@@ -19,8 +19,11 @@ def main(arguments: Sequence[str]) -> int:
 def prepare_configured(config: "Config") -> "Prepared":
     """Run every stage of the configured graph that is not done yet."""
     from pipeline.ingest.stage import options_from
+    from pipeline.training.preflight import check_places, require_source
     from pipeline.training.prepare import prepare
 
+    require_source(config.data)
+    check_places(config)
     return prepare(config, options_from(config.data), say=say)
 
 

@@ -22,8 +22,11 @@ def train_configured(config: "Config") -> "BaseModel":
     from pipeline.tracking.runs import start_parent
     from pipeline.training.campaign import vary
     from pipeline.training.launch import train
+    from pipeline.training.preflight import check_places, check_settings
     from pipeline.training.prepare import open_prepared
 
+    check_settings([config])
+    check_places(config)
     store = open_prepared(config, say=say)
     with start_parent("train", config) as parent:
         announce(parent)

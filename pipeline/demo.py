@@ -30,6 +30,7 @@ REPORT = "report.html"
 #: Small enough for two cores and three minutes; everything else is the default.
 SETTINGS: dict[str, object] = {
     "tracking.experiment": "demo",
+    "data.source": "minesweeper",
     "model.hidden_channels": 32,
     "model.heads": 4,
     "model.dropout": 0.0,

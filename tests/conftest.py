@@ -12,6 +12,12 @@ from tests.storage import ENVIRONMENT, Storage, serve_storage
 Edges = NDArray[np.int64]
 
 
+@pytest.fixture(autouse=True)
+def _own_tracker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tracker but the test's own: MLflow writes the last one that was set to the environment."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
     """Ray on loopback with two CPUs and no dashboard, started once per test session."""

@@ -32,8 +32,11 @@ def compare(
     from pipeline.comparison.publication import publish_report
     from pipeline.comparison.statistics import compare as compare_trainings
     from pipeline.comparison.statistics import comparison_table
+    from pipeline.storage.files import require_file_place
     from pipeline.tracking.mlflow_store import existing_store
 
+    if out is not None:
+        require_file_place(out, "--out")
     store = existing_store(tracking_uri, output)
     names = [name.strip() for name in models.split(",") if name.strip()] if models else None
     selection = select_trainings(store, experiment, parent_id=parent, models=names, dataset=dataset)

@@ -21,7 +21,7 @@ def demo(
     output: Annotated[Path, typer.Option(help="Directory that everything is written to.")] = Path(
         "runs/demo"
     ),
-    side: Annotated[int, typer.Option(min=10, help="Side of the minesweeper board.")] = 100,
+    side: Annotated[int, typer.Option(min=10, max=2000, help="Side of the minesweeper board.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the board and of the models.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
@@ -32,7 +32,9 @@ def demo(
     from rich.console import Console
 
     from pipeline.demo import run_demo
+    from pipeline.storage.files import require_directory
 
+    require_directory(output, "--output")
     console = Console(stderr=True, highlight=False)
     done = run_demo(output, side, seed, console.print)
     emit(done, as_json, _view(done, output))
@@ -58,5 +60,5 @@ def _view(done: "Demo", output: Path) -> "RenderableType":
         f"Done in {done.seconds:.0f} s. Next:",
         f"  cocn ui --output {output}          MLflow's pages on these runs",
         f"  cocn compare --experiment demo --output {output}",
-        "  cocn train sparse segment --splits 3 --workers 2",
+        "  cocn train sparse segment --data minesweeper --splits 3 --workers 2",
     )

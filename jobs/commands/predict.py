@@ -42,12 +42,16 @@ def predict(
     from pipeline.prediction.inference import predict as run_prediction
     from pipeline.prediction.run_checkpoints import checkpoint_of_run
     from pipeline.runtime.errors import UserError
+    from pipeline.storage.files import require_file_place
     from pipeline.storage.object_store import resolve
     from pipeline.store.access import open_store
     from pipeline.tracking.mlflow_store import existing_store
     from pipeline.training.checkpoint import read_origin
     from pipeline.training.remote_copy import open_checkpoint
 
+    target = resolve(place_of("--out", out))
+    if isinstance(target, Path):
+        require_file_place(target, "--out")
     if (run is None) == (checkpoint is None):
         raise UserError(
             "Expected one of '--run' and '--checkpoint' (got " + ("none)" if run is None else "both)")
@@ -57,7 +61,6 @@ def predict(
     else:
         found = open_checkpoint(place_of("--checkpoint", checkpoint or ""))
     opened = open_store(place_of("--store", store) if store else read_origin(found).store)
-    target = resolve(place_of("--out", out))
     done = run_prediction(found, opened, target, embeddings=embeddings, other_graph=other_graph)
     emit(done, as_json, _table(done))
 

@@ -87,6 +87,8 @@ def preprocess(
     """
     from pipeline.config.loading import load_config, parse_assignments
     from pipeline.positions.stage import DEFAULT_BUDGET_SECONDS
+    from pipeline.storage.files import require_directory
+    from pipeline.training.preflight import check_places
     from pipeline.training.prepare import prepare
 
     overrides = {
@@ -118,6 +120,9 @@ def preprocess(
         weight_column=weight_column,
         directed=directed,
     )
+    check_places(resolved)
+    if plot is not None:
+        require_directory(plot, "--plot")
     result = prepare(
         resolved,
         options,

@@ -53,11 +53,27 @@ def place_of(flag: str, text: str) -> "Path | Uri":
 
 
 def resolve_options(config: "Config", source: str | None, **flags: object) -> "SourceOptions":
-    """The options of a source: the configuration's, overridden by the flags that were given."""
+    """The options of a source: the configuration's, overridden by the flags that were given.
+
+    Raises:
+        UserError: If no source is named, or a flag has an impossible value.
+    """
+    from pydantic import ValidationError
+
+    from pipeline.config.loading import FLAGS, first_problem
     from pipeline.config.settings import SourceOptions
     from pipeline.ingest.stage import options_from
+    from pipeline.runtime.errors import UserError
 
     given = {name: value for name, value in flags.items() if value is not None}
     if source is not None:
         given["source"] = source
-    return SourceOptions.model_validate({**options_from(config.data).model_dump(), **given})
+    elif "source" not in config.data.model_fields_set:
+        raise UserError(
+            "Expected a graph (got none): name a data set, which `cocn datasets list` shows, or a file; or "
+            "set 'data.source' in a file for --config"
+        )
+    try:
+        return SourceOptions.model_validate({**options_from(config.data).model_dump(), **given})
+    except ValidationError as error:
+        raise UserError(first_problem(error, {}, FLAGS)) from error

@@ -79,7 +79,8 @@ def train(
     Example: [bold]cocn train sparse segment --data minesweeper --splits 3 --workers 2[/bold]
     """
     from pipeline.config.loading import load_config, parse_assignments
-    from pipeline.training.campaign import check_models, run_campaign
+    from pipeline.training.campaign import check_models, run_campaign, vary
+    from pipeline.training.preflight import check_graph, check_places, check_resources, check_settings
     from pipeline.training.prepare import open_prepared
 
     check_models(models)
@@ -102,8 +103,13 @@ def train(
     }
     resolved = load_config(config, overrides)
     settings = preset_settings(models, config, overrides, published=preset or quick, quick=quick)
+    check_settings(vary(settings[name], name, resolved.data.split, resolved.train.seed) for name in models)
+    check_resources(resolved.resources)
+    check_places(resolved)
     chosen = [resolved.data.split] if splits is None else list(range(splits))
     opened = open_prepared(settings[models[0]], models=models[:1], splits=chosen, say=say)
+    for name in models:
+        check_graph(opened, vary(settings[name], name, chosen[0], resolved.train.seed), chosen)
     for name in models[1:]:
         # The same store; what this model reads beyond the first one's stages.
         open_prepared(settings[name], models=[name], splits=chosen)

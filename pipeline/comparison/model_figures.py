@@ -21,6 +21,7 @@ from pipeline.runtime.errors import UserError
 from pipeline.segments.stage import stage_name
 from pipeline.storage.object_store import Remote
 from pipeline.store.access import open_store
+from pipeline.store.classes import class_names
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import find_checkpoint, read_origin
 
@@ -128,9 +129,17 @@ def draw_confusion(one: Outcome) -> Figure:
     training = one.training
     return Figure(
         f"Confusion of {training.model} on {training.dataset}",
-        caption=f"{one.labels.size:,} test nodes; shares of each true class.",
+        caption=f"{one.labels.size:,} test nodes; shares of each true class{list_classes(one.store)}.",
         drawing=matrix_chart(counts.tolist(), "true class", "predicted class"),
     )
+
+
+def list_classes(place: Path | Remote) -> str:
+    """What the numbers of the classes stand for, where a store knows it."""
+    names = class_names(open_store(place))
+    if names is None:
+        return ""
+    return "; " + ", ".join(f"{number} is {name}" for number, name in enumerate(names))
 
 
 def draw_sequences(tested: Sequence[Outcome]) -> Iterator[Figure]:

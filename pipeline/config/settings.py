@@ -25,7 +25,6 @@ from pipeline.config.bounds import (
     NonNegative,
     Positive,
     PositiveSeconds,
-    Rate,
     Refinements,
     Repetitions,
     Seconds,
@@ -268,7 +267,7 @@ class TrainConfig(Section):
     """Passes over the training nodes."""
     batch_size: BatchSize = decides("weights", 1000)
     """Records, or graphs of a collection, in a batch, over all workers; a step on a whole graph has none."""
-    learning_rate: Rate = decides("weights", 1e-3)
+    learning_rate: Positive = decides("weights", 1e-3)
     """Learning rate at its peak."""
     optimiser: Literal["adamw", "adam"] = decides("weights", "adamw")
     """`adam` adds weight decay to the gradient, as the paper does: rare features lose their weights to it."""

@@ -1,17 +1,22 @@
 """Graphs in one file: the .npz layouts of published benchmarks, and the .mat files of LINKX."""
 
+import math
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.ingest.checks import RawGraph, make_raw
 from pipeline.runtime.errors import UserError
+from pipeline.runtime.memory import require_memory
 from pipeline.store.splits import splits_from_masks
 
+#: What decompressing a damaged member raises.
+DAMAGED = (zlib.error, NotImplementedError, RuntimeError)
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -45,11 +50,38 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             if isinstance(content, np.ndarray):
                 raise ValueError("a single array")
+            _check_sizes(path, file)
             return {name: content[name] for name in content.files}
     except FileNotFoundError:
         raise UserError(f"Expected '{path}' to exist (got nothing)") from None
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, *DAMAGED) as error:
         raise UserError(f"Expected '{path}' to be a whole .npz file of plain arrays (got {error})") from error
+
+
+def _check_sizes(path: Path, file: BinaryIO) -> None:
+    """Refuse arrays whose headers promise other sizes than the file has, and more than memory holds.
+
+    Raises:
+        ValueError: Naming the array.
+    """
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        require_memory(sum(member.file_size for member in members), f"'{path}'", "a smaller file")
+        for member in members:
+            with archive.open(member) as array:
+                shape, kind = _read_header(array)
+                promised, there = math.prod(shape) * kind.itemsize, member.file_size - array.tell()
+            if promised != there and not kind.hasobject:
+                raise ValueError(
+                    f"'{member.filename}' with {there:,} bytes for the {promised:,} of its header"
+                )
+
+
+def _read_header(array: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    major, _ = np.lib.format.read_magic(array)
+    read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    shape, _, kind = read(array)
+    return shape, kind
 
 
 def read_mat(path: Path, *, directed: bool = False) -> RawGraph:
@@ -91,8 +123,7 @@ def _heterophilous(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
     features, edges = arrays["node_features"], _pairs(path, arrays, rows_first=True)
     splits = None
     if {"train_masks", "val_masks", "test_masks"} <= arrays.keys():
-        masks = [arrays[f"{part}_masks"].astype(np.bool_) for part in ("train", "val", "test")]
-        splits = splits_from_masks(*masks)
+        splits = splits_from_masks(*_masks(path, arrays, len(features)))
     return make_raw(
         path.stem,
         str(path),
@@ -104,6 +135,26 @@ def _heterophilous(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
         splits=splits,
         directed=directed,
     )
+
+
+def _masks(path: Path, arrays: Arrays, num_nodes: int) -> list[NDArray[np.bool_]]:
+    """The masks of the three parts [s, n], each node in one of them at the most."""
+    names = ("train_masks", "val_masks", "test_masks")
+    masks = [np.atleast_2d(arrays[name]) for name in names]
+    for name, mask in zip(names, masks, strict=True):
+        if mask.shape != (len(masks[0]), num_nodes) or mask.dtype.kind not in "bui":
+            raise UserError(
+                f"Expected '{name}' in '{path}' to be a mask of {num_nodes} nodes for each of "
+                f"{len(masks[0])} splits (got {mask.dtype} of shape {arrays[name].shape})"
+            )
+    parts = [mask.astype(np.bool_) for mask in masks]
+    wrong = np.argwhere(np.sum(parts, axis=0, dtype=np.int8) > 1)
+    if wrong.size:
+        raise UserError(
+            f"Expected the masks in '{path}' not to overlap (got node {wrong[0][1]} in two parts of split "
+            f"{wrong[0][0]})"
+        )
+    return parts
 
 
 def _shchur(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
@@ -146,9 +197,10 @@ def _pairs(path: Path, arrays: Arrays, *, rows_first: bool) -> NDArray[Any]:
     edges = arrays["edges"] if "edges" in arrays else np.zeros((0, 2), dtype=np.int64)
     if edges.ndim == 2 and edges.shape[1] == 2 and (rows_first or edges.shape[0] != 2):
         return edges.T
-    if edges.ndim == 2 and edges.shape[0] == 2:
+    if edges.ndim == 2 and edges.shape[0] == 2 and not rows_first:
         return edges
-    raise UserError(f"Expected 'edges' in '{path}' to have shape [m, 2] or [2, m] (got {edges.shape})")
+    shapes = "[m, 2]" if rows_first else "[m, 2] or [2, m]"
+    raise UserError(f"Expected 'edges' in '{path}' to have shape {shapes} (got {edges.shape})")
 
 
 def _matrix(path: Path, arrays: Arrays, prefix: str) -> Any:

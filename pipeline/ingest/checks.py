@@ -12,6 +12,9 @@ from pipeline.store.arrays import CSR
 from pipeline.store.cleaning import EdgeReport, clean_edges, entry_rows
 from pipeline.store.splits import NONE
 
+#: Beyond it not every integer is a float.
+EXACT_FLOATS = 2.0**53
+
 
 @dataclass(frozen=True)
 class RawGraph:
@@ -31,6 +34,7 @@ class RawGraph:
     labels: NDArray[np.int64]
     splits: NDArray[np.int8]
     ids: pa.Array | None = None
+    classes: tuple[str, ...] | None = None
     edge_values: NDArray[np.float32] | None = None
 
     @property
@@ -86,9 +90,9 @@ def make_raw(
 
 
 def check_not_empty(origin: str, num_nodes: int) -> None:
-    """Refuse a graph without nodes."""
-    if num_nodes == 0:
-        raise UserError(f"Expected '{origin}' to hold a graph (got one without nodes)")
+    """Refuse a graph of fewer than two nodes, which has nothing to order."""
+    if num_nodes < 2:
+        raise UserError(f"Expected '{origin}' to hold a graph of two nodes or more (got {num_nodes})")
 
 
 def check_ids(origin: str, column: str, values: NDArray[Any], num_nodes: int, first_row: int = 0) -> None:
@@ -114,7 +118,7 @@ def check_features(origin: str, features: NDArray[Any] | None, num_nodes: int) -
             f"Expected the features in '{origin}' to have a row for each of {num_nodes} nodes "
             f"(got shape {features.shape})"
         )
-    if not (np.issubdtype(features.dtype, np.number) or features.dtype == np.bool_):
+    if not is_real(features.dtype):
         raise UserError(f"Expected the features in '{origin}' to be numbers (got {features.dtype})")
     with np.errstate(over="ignore"):
         values = np.ascontiguousarray(features, dtype=np.float32)
@@ -141,7 +145,7 @@ def check_edge_values(
             f"Expected the edge values in '{origin}' to have a row for each of {num_edges} edges "
             f"(got shape {values.shape})"
         )
-    if not (np.issubdtype(values.dtype, np.number) or values.dtype == np.bool_):
+    if not is_real(values.dtype):
         raise UserError(f"Expected the edge values in '{origin}' to be numbers (got {values.dtype})")
     with np.errstate(over="ignore"):
         converted = np.ascontiguousarray(values, dtype=np.float32)
@@ -152,6 +156,13 @@ def check_edge_values(
             f"(got {values[wrong[0]].tolist()} in row {first_row + int(wrong[0]) + 1})"
         )
     return converted
+
+
+def is_real(kind: np.dtype[Any]) -> bool:
+    """Whether a type is of real numbers; complex ones would lose their imaginary part silently."""
+    return bool(
+        np.issubdtype(kind, np.integer) or np.issubdtype(kind, np.floating) or np.issubdtype(kind, np.bool_)
+    )
 
 
 def check_labels(origin: str, labels: NDArray[Any] | None, num_nodes: int) -> NDArray[np.int64]:
@@ -210,11 +221,13 @@ def check_split_labels(origin: str, raw: RawGraph) -> None:
 
 
 def _as_integers(origin: str, labels: NDArray[Any]) -> NDArray[np.int64]:
+    if np.issubdtype(labels.dtype, np.unsignedinteger):
+        labels = np.minimum(labels, np.iinfo(np.int64).max)
     if np.issubdtype(labels.dtype, np.integer) or labels.dtype == np.bool_:
         return labels.astype(np.int64)
     if not np.issubdtype(labels.dtype, np.floating):
         raise UserError(f"Expected the labels in '{origin}' to be integers (got {labels.dtype})")
-    wrong = np.flatnonzero(~np.isfinite(labels) | (labels != np.round(labels)))
+    wrong = np.flatnonzero(~(np.abs(labels) < EXACT_FLOATS) | (labels != np.round(labels)))
     if wrong.size:
         raise UserError(
             f"Expected the labels in '{origin}' to be integers "

@@ -85,6 +85,11 @@ class EdgeList:
                 raise UserError(f"Expected '{self.path}' to have column '{name}' (got {', '.join(names)})")
             columns.append(_check_column(self.path, name, batch.column(names.index(name)), row))
             chosen.append(name)
+        if chosen[0] == chosen[1]:
+            raise UserError(
+                f"Expected two columns of '{self.path}' for the ends of an edge (got '{chosen[0]}' twice): "
+                "set --source-column and --target-column"
+            )
         return Block(row, columns[0], columns[1], (chosen[0], chosen[1]), self._values(batch, row))
 
     def _values(self, batch: pa.RecordBatch, row: int) -> NDArray[np.float32] | None:
@@ -230,7 +235,7 @@ def _check_column(path: Path, name: str, column: pa.Array, row: int) -> pa.Array
     if pa.types.is_unsigned_integer(column.type) or pa.types.is_signed_integer(column.type):
         return _check_sign(path, name, column.cast(pa.int64()), row)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return column.cast(pa.string())
+        return _check_text(path, name, column.cast(pa.string()), row)
     raise UserError(f"Expected column '{name}' of '{path}' to hold integers or text (got {column.type})")
 
 
@@ -247,6 +252,16 @@ def _numbers(path: Path, name: str, column: pa.Array, row: int) -> NDArray[np.ge
             f"Expected column '{name}' of '{path}' to have no gaps (got one in row {row + wrong + 1})"
         )
     return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _check_text(path: Path, name: str, column: pa.Array, row: int) -> pa.Array:
+    wrong = pc.index(pc.match_substring(column, "\0"), True).as_py()
+    if wrong >= 0:
+        raise UserError(
+            f"Expected column '{name}' of '{path}' to hold text (got a NUL byte in row {row + wrong + 1}): "
+            "is it a binary file?"
+        )
+    return column
 
 
 def _check_sign(path: Path, name: str, column: pa.Array, row: int) -> pa.Array:

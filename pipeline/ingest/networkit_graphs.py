@@ -72,19 +72,18 @@ def export_edges(graph: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return table["source"].to_numpy(), table["target"].to_numpy()
 
 
-def read_networkit(path: Path, kind: Literal["metis", "binary"]) -> tuple[int, tuple[Any, Any]]:
-    """Nodes and edges of a METIS or networkit binary file.
+def read_networkit(path: Path) -> tuple[int, tuple[Any, Any]]:
+    """Nodes and edges of a networkit binary file.
 
     Raises:
         UserError: If networkit cannot read it.
     """
     import networkit
 
-    formats = {"metis": networkit.Format.METIS, "binary": networkit.Format.NetworkitBinary}
     try:
-        graph = networkit.readGraph(str(path), formats[kind])
+        graph = networkit.readGraph(str(path), networkit.Format.NetworkitBinary)
     except Exception as error:  # networkit raises bare exceptions of its own
-        raise UserError(f"Expected '{path}' to be a {kind} graph (got {error})") from error
+        raise UserError(f"Expected '{path}' to be a networkit binary graph (got {error})") from error
     return graph.numberOfNodes(), export_edges(graph)
 
 

@@ -37,6 +37,8 @@ class NodeColumns:
     ids: pa.Array | None = None
     features: NDArray[Any] | None = None
     labels: NDArray[Any] | None = None
+    classes: tuple[str, ...] | None = None
+    """Names of the classes 0…C−1, where the labels are text."""
     splits: NDArray[np.int8] | None = None
 
 
@@ -67,10 +69,31 @@ def read_node_file(path: Path, purpose: str, names: ColumnNames) -> NodeColumns:
         raise UserError(f"Expected '{path}' to hold {purpose} (got an empty file)")
     if path.suffix in (".npy", ".npz"):
         values = _read_array(path, purpose)
-        return NodeColumns(path, len(values), **{purpose: values})
+        if purpose == "labels" and values.dtype.kind in "US" and values.ndim == 1:
+            labels, classes = number_classes(pa.array(values.astype(str)))
+            return NodeColumns(path, len(values), labels=labels, classes=classes)
+        if purpose == "labels":
+            return NodeColumns(path, len(values), labels=values)
+        return NodeColumns(path, len(values), features=values)
     if path.suffix in (".csv", ".tsv", ".parquet"):
-        return _split_columns(path, _read_table(path), names)
+        return _split_columns(path, _read_table(path), names, purpose)
     raise UserError(f"Expected '{path}' to end in .npy, .npz, .csv, .tsv or .parquet (got '{path.suffix}')")
+
+
+def check_surplus(nodes: NodeColumns, degrees: NDArray[np.integer[Any]], edges: Path) -> None:
+    """Refuse labels beyond the last node of an edge list, unless features say that there are more nodes.
+
+    Raises:
+        UserError: Naming the last node that has an edge.
+    """
+    if nodes.ids is not None or nodes.features is not None:
+        return
+    size = int(np.flatnonzero(degrees).max(initial=0)) + 1
+    if nodes.num_rows > size:
+        raise UserError(
+            f"Expected '{nodes.path}' to have {size} rows, one for each node of '{edges}' "
+            f"(got {nodes.num_rows}): pass --nodes {nodes.num_rows} if the others have no edges"
+        )
 
 
 def _read_array(path: Path, purpose: str) -> NDArray[Any]:
@@ -102,7 +125,7 @@ def _read_table(path: Path) -> pa.Table:
         raise UserError(f"Expected '{path}' to be a whole table with equal rows (got {line})") from error
 
 
-def _split_columns(path: Path, table: pa.Table, names: ColumnNames) -> NodeColumns:
+def _split_columns(path: Path, table: pa.Table, names: ColumnNames, purpose: str) -> NodeColumns:
     if table.num_rows == 0:
         raise UserError(f"Expected '{path}' to hold nodes (got no rows)")
     found = {
@@ -113,7 +136,13 @@ def _split_columns(path: Path, table: pa.Table, names: ColumnNames) -> NodeColum
             ("split", names.split, DEFAULT_SPLIT),
         )
     }
+    if purpose == "labels" and found["label"] is None:
+        raise UserError(
+            f"Expected '{path}' to have column '{DEFAULT_LABEL}' (got {', '.join(table.column_names)}): name "
+            "the one with the classes by --label-column"
+        )
     rest = [name for name in table.column_names if name not in found.values()]
+    labels, classes = _labels(path, table, found["label"])
     return NodeColumns(
         path,
         table.num_rows,
@@ -121,7 +150,8 @@ def _split_columns(path: Path, table: pa.Table, names: ColumnNames) -> NodeColum
         features=np.concatenate([_numbers(path, name, table[name]) for name in rest], axis=1)
         if rest
         else None,
-        labels=_labels(path, table, found["label"]),
+        labels=labels,
+        classes=classes,
         splits=_splits(path, table, found["split"]),
     )
 
@@ -173,14 +203,32 @@ def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     )
 
 
-def _labels(path: Path, table: pa.Table, name: str | None) -> NDArray[Any] | None:
+def number_classes(names: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Numbers for classes that have names, in the order of the names; −1 where there is none."""
+    text = pc.utf8_trim_whitespace(names.cast(pa.string()))
+    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+    known = pc.drop_null(pc.unique(text))
+    classes = known.take(pc.sort_indices(known))
+    numbers = pc.fill_null(pc.index_in(text, value_set=classes), -1)
+    return np.asarray(numbers.to_numpy(), dtype=np.int64), tuple(classes.to_pylist())
+
+
+def _labels(
+    path: Path, table: pa.Table, name: str | None
+) -> tuple[NDArray[Any] | None, tuple[str, ...] | None]:
     if name is None:
-        return None
+        return None, None
     column = table[name]
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return number_classes(column.combine_chunks())
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise UserError(f"Expected column '{name}' of '{path}' to hold integers (got {column.type})")
+        raise UserError(f"Expected column '{name}' of '{path}' to hold classes (got {column.type})")
     # A gap is a node whose class is not known.
-    return np.asarray(pc.fill_null(column, -1).to_numpy())
+    return np.asarray(pc.fill_null(column, -1).to_numpy()), None
 
 
 def _splits(path: Path, table: pa.Table, name: str | None) -> NDArray[np.int8] | None:

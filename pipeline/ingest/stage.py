@@ -26,7 +26,8 @@ from pipeline.ingest.edgelists import TEXT_SUFFIXES, EdgeList, Numbering, collec
 from pipeline.ingest.external_sort import EdgeSpill, SortedEdges
 from pipeline.ingest.generators import minesweeper, power_law
 from pipeline.ingest.graph_collections import assemble, motifs, read_collection
-from pipeline.ingest.node_tables import ColumnNames, NodeColumns, read_node_file
+from pipeline.ingest.metis import read_metis
+from pipeline.ingest.node_tables import ColumnNames, NodeColumns, check_surplus, read_node_file
 from pipeline.ingest.published import BY_NAME, data_root, raw_file, read_published
 from pipeline.ingest.pyg_graphs import GraphTensors, raw_graph, read_graphs, read_pt, union_of
 from pipeline.runtime.errors import UserError
@@ -253,6 +254,8 @@ def _read_edges(options: SourceOptions, path: Path, directory: Path) -> RawGraph
         ids=numbering.ids,
         edge_values=sorted_edges.values,
     )
+    if nodes is not None and options.num_nodes != nodes.num_rows:
+        check_surplus(nodes, raw.csr.degrees(), path)
     return _with_nodes(raw, nodes)
 
 
@@ -281,7 +284,7 @@ def _read_graph_file(path: Path, options: SourceOptions) -> RawGraph:
 
     if path.stat().st_size == 0:
         raise UserError(f"Expected '{path}' to hold a graph (got an empty file)")
-    size, (rows, columns) = read_networkit(path, "binary" if path.suffix == ".nkb" else "metis")
+    size, (rows, columns) = read_networkit(path) if path.suffix == ".nkb" else read_metis(path)
     check_not_empty(str(path), size)
     csr, report = clean_edges(rows, columns, size, directed=options.directed)
     return RawGraph(
@@ -313,6 +316,7 @@ def _merge_tables(tables: list[NodeColumns]) -> NodeColumns | None:
         ids=first.ids if first.ids is not None else second.ids,
         features=first.features if first.features is not None else second.features,
         labels=second.labels if second.labels is not None else first.labels,
+        classes=second.classes if second.labels is not None else first.classes,
         splits=second.splits if second.splits is not None else first.splits,
     )
 
@@ -323,6 +327,7 @@ def _with_nodes(raw: RawGraph, nodes: NodeColumns | None) -> RawGraph:
     size, origin = raw.csr.num_nodes, str(nodes.path)
     return replace(
         raw,
+        classes=nodes.classes,
         features=check_features(origin, nodes.features, size),
         labels=check_labels(origin, nodes.labels, size),
         splits=check_splits(origin, nodes.splits, size),
@@ -349,6 +354,7 @@ def _finish(raw: RawGraph, options: SourceOptions) -> GraphArrays:
         directed=options.directed,
         ids=raw.ids,
         edge_values=raw.edge_values,
+        classes=raw.classes,
     )
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pipeline.models.metrics import score
 from pipeline.storage.files import atomic_file, list_column, require_space
 from pipeline.store.arrays import SPLIT_NAMES
+from pipeline.store.classes import class_names
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.inputs import part_code
 
@@ -41,7 +42,8 @@ def write_parquet(
     """Write the file, a row group at a time; it appears when it is complete.
 
     Columns: `id` (the source's own, or the number of the node or graph), `prediction`, `label` and `split`
-    (null where there is none), `probabilities` of the classes, and `embedding` where there are any.
+    (null where there is none), `probabilities` of the classes, `prediction_class` and `label_class` where
+    classes have names, and `embedding` where there are any.
     """
     groups = (
         rows_table(store, parts, probabilities, embeddings, slice(start, start + GROUP_ROWS))
@@ -68,6 +70,10 @@ def rows_table(
         "split": pa.array(SPLIT_NAMES).take(pa.array(part.astype(np.int64), mask=part < 0)),
         "probabilities": list_column(np.array(probabilities[rows])),
     }
+    if (names := class_names(store)) is not None:
+        classes = pa.array(names)
+        columns["prediction_class"] = classes.take(columns["prediction"])
+        columns["label_class"] = classes.take(columns["label"])
     if embeddings.shape[1]:
         columns["embedding"] = list_column(np.array(embeddings[rows]))
     return pa.table(columns)

@@ -5,6 +5,8 @@ import resource
 import sys
 from pathlib import Path
 
+from pipeline.runtime.errors import UserError
+
 STATUS = Path("/proc/self/status")
 RESET = Path("/proc/self/clear_refs")
 
@@ -23,6 +25,27 @@ def peak_memory(status: Path = STATUS) -> int:
         return int(found.group(1)) * 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def require_memory(expected_bytes: int, what: str, remedy: str) -> None:
+    """Refuse what this machine has not the memory for.
+
+    Args:
+        expected_bytes: What it takes.
+        what: What takes it, as the message says it.
+        remedy: What to ask for instead.
+
+    Raises:
+        UserError: If all of the memory would not do, in use or not.
+    """
+    import psutil
+
+    there = int(psutil.virtual_memory().total)
+    if expected_bytes > there:
+        raise UserError(
+            f"Expected {what} to fit into {there / 2**30:,.0f} GiB of memory "
+            f"(got {expected_bytes / 2**30:,.0f} GiB): take {remedy}"
+        )
 
 
 def reset_peak() -> bool:

@@ -69,6 +69,20 @@ def stage_name(split: int) -> str:
     return f"segments-{split}"
 
 
+def segment_parameters(store: GraphStore, config: Config) -> SegmentParameters:
+    """What decides the segments that a configuration asks for."""
+    settings = config.segments
+    return SegmentParameters(
+        family=config.positions.order,
+        length=settings.length,
+        heads=config.model.heads,
+        shard_rows=settings.shard_rows,
+        seed=settings.seed,
+        split=config.data.split,
+        edge_ids=EDGE_FEATURES_FILE in store.manifest.files,
+    )
+
+
 def write_segments(
     store: GraphStore, config: Config, *, replace: bool = False, parallel: bool | None = None
 ) -> bool:
@@ -91,17 +105,8 @@ def write_segments(
         LengthError: if the graph has fewer nodes than a segment.
         StoreError: if positions are missing, or segments with other parameters are there.
     """
-    settings = config.segments
-    check_length(settings.length, store.num_nodes)
-    parameters = SegmentParameters(
-        family=config.positions.order,
-        length=settings.length,
-        heads=config.model.heads,
-        shard_rows=settings.shard_rows,
-        seed=settings.seed,
-        split=config.data.split,
-        edge_ids=EDGE_FEATURES_FILE in store.manifest.files,
-    )
+    check_length(config.segments.length, store.num_nodes)
+    parameters = segment_parameters(store, config)
     name = stage_name(parameters.split)
     with store.begin(name, parameters, requires=("positions",), replace=replace) as stage:
         if stage.done:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from pipeline.runtime.errors import UserError
 
 TEMPORARY_SUFFIX = ".tmp"
+LONGEST_SHOWN = 200
 SPACE_MARGIN_BYTES = 16 * 2**20
 NUMBERS = {
     pa.from_numpy_dtype(kind): np.dtype(kind)
@@ -138,6 +140,46 @@ def explain_full_disk(path: Path) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise UserError(f"Expected room on the disk for '{path}' (got none): free some, run again") from error
+
+
+def require_directory(path: Path, what: str) -> None:
+    """Refuse a directory that is none, or that cannot be made, before anything is written; leaves no trace.
+
+    Args:
+        path: The directory, there already or not.
+        what: The flag or key that names it.
+
+    Raises:
+        UserError: Saying what is in the way.
+    """
+    place = path.expanduser().absolute()
+    try:
+        existing = next(parent for parent in (place, *place.parents) if parent.exists())
+        if not existing.is_dir():
+            raise UserError(f"Expected '{what}' to be a directory (got '{existing}', which is none)")
+        with tempfile.TemporaryDirectory(prefix=".cocn-", dir=existing):
+            pass
+    except OSError as error:
+        shown = str(path) if len(str(path)) <= LONGEST_SHOWN else f"{str(path)[:LONGEST_SHOWN]}…"
+        raise UserError(
+            f"Expected '{what}' to be a directory that can be written to (got '{shown}': {error.strerror})"
+        ) from error
+
+
+def require_file_place(path: Path, what: str) -> None:
+    """Refuse a file that cannot be written, before the work whose result it is to hold.
+
+    Raises:
+        UserError: Saying what is in the way.
+    """
+    require_directory(path.expanduser().absolute().parent, what)
+    try:
+        if path.exists() and not path.is_file():
+            raise UserError(f"Expected '{what}' to be a file (got '{path}', which is none)")
+    except OSError as error:
+        raise UserError(
+            f"Expected '{what}' to be a file that can be written (got: {error.strerror})"
+        ) from error
 
 
 def require_space(directory: Path, expected_bytes: int) -> None:

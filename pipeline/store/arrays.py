@@ -24,6 +24,7 @@ __all__ = [
 
 SPLIT_NAMES = ("train", "val", "test")
 EDGE_FEATURES_FILE = "edges/features.arrow"
+CLASSES_FILE = "nodes/classes.arrow"
 
 Task = Literal["node", "graph", "link"]
 
@@ -52,6 +53,8 @@ class GraphArrays:
     """The source's own node names, where they are not 0…n−1."""
     edge_values: Floats | None = None
     """[m, e] weights or features of the stored entries, beside `csr.indices`; None for plain edges."""
+    classes: tuple[str, ...] | None = None
+    """Names of the classes 0…C−1, where the source has names for them."""
 
     @property
     def task(self) -> Task:
@@ -74,6 +77,8 @@ class GraphArrays:
             tables["nodes/splits.arrow"] = pa.table({f"split_{k}": row for k, row in enumerate(self.splits)})
         if self.ids is not None:
             tables["nodes/ids.arrow"] = pa.table({"id": self.ids})
+        if self.classes is not None:
+            tables[CLASSES_FILE] = pa.table({"name": pa.array(self.classes, type=pa.string())})
         if self.edge_values is not None:
             tables[EDGE_FEATURES_FILE] = pa.table({"features": list_column(self.edge_values)})
         return tables

@@ -34,7 +34,7 @@ from pipeline.store.manifest import (
     StageEntry,
     StageTiming,
     StoreError,
-    describe_difference,
+    other_parameters,
     parse_timings,
     read_manifest,
 )
@@ -295,13 +295,8 @@ class GraphStore:
         if old.parameters == entry.parameters and old.requires == entry.requires:
             return True
         if not replace:
-            difference = describe_difference(
-                {**old.parameters, **old.requires}, {**entry.parameters, **entry.requires}
-            )
-            raise StoreError(
-                f"Expected stage '{stage}' of '{self.place}' to have the parameters asked for "
-                f"(got others: {difference}): choose another store, or replace the stage"
-            )
+            there, asked = {**old.parameters, **old.requires}, {**entry.parameters, **entry.requires}
+            raise other_parameters(self.place, stage, there, asked)
         self._remove([stage, *self.manifest.dependents(stage)])
         return False
 

@@ -212,3 +212,13 @@ def describe_graph(graph: GraphArrays | CollectionArrays) -> Manifest:
         num_graphs=graph.num_graphs,
         num_edge_features=0 if graph.edge_values is None else graph.edge_values.shape[1],
     )
+
+
+def other_parameters(
+    place: object, stage: str, there: Mapping[str, JsonValue], asked: Mapping[str, JsonValue]
+) -> StoreError:
+    """The error of a stage that finished with other parameters than those asked for."""
+    return StoreError(
+        f"Expected stage '{stage}' of '{place}' to have the parameters asked for "
+        f"(got others: {describe_difference(there, asked)}): choose another store, or replace the stage"
+    )

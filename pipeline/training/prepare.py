@@ -12,8 +12,15 @@ from pipeline.features.arrangement import write_arrangement
 from pipeline.features.propagation import propagate_features
 from pipeline.ingest.stage import describe_source, ingest, options_from, short_name
 from pipeline.orders.stage import OrderParameters, OrderSummary, write_orders
-from pipeline.positions.stage import DEFAULT_BUDGET_SECONDS, Choice, resolve_parameters, write_positions
+from pipeline.positions.stage import (
+    DEFAULT_BUDGET_SECONDS,
+    Choice,
+    PositionParameters,
+    resolve_parameters,
+    write_positions,
+)
 from pipeline.segments.stage import stage_name, write_segments
+from pipeline.segments.windows import check_length
 from pipeline.storage.files import text_sha256
 from pipeline.storage.object_store import Remote, resolve
 from pipeline.store.access import has_manifest, open_store
@@ -21,6 +28,14 @@ from pipeline.store.graph_store import GraphStore
 from pipeline.store.manifest import StageTiming
 from pipeline.training.hidden_links import write_links
 from pipeline.training.needs import Needs, resolve_needs
+from pipeline.training.preflight import (
+    check_graph,
+    check_parameters,
+    check_segments,
+    check_source,
+    may_need_orders,
+    require_source,
+)
 
 STORES = "stores"
 Say = Callable[[str], None]
@@ -71,6 +86,7 @@ def prepare(
         budget_seconds: Core-seconds that exact profiles may take.
         say: Told what was decided and how long stages took.
     """
+    check_source(options, (config.data.split,), config.segments.length)
     place = resolve(config.data.store or default_store(config.output, options), config.storage)
     ingested = ingest(options, place)
     store = ingested.store
@@ -106,6 +122,7 @@ def run_stages(
     ]
     if segments:
         stages.append(_segment_stage(store, config, replace))
+    check_stages(store, config, parameters, orders, segments=segments, replace=replace)
     # One Ray for all stages, which would each start their own; none where nothing is left to do.
     missing = any(not store.has(name) for name, _ in stages)
     with ray_session() if missing else nullcontext():
@@ -114,6 +131,31 @@ def run_stages(
             times.append(_time_of(store, name, not ran))
             say(_line(times[-1]))
     return choice, times
+
+
+def check_stages(
+    store: GraphStore,
+    config: Config,
+    positions: PositionParameters,
+    orders: OrderParameters,
+    *,
+    segments: bool,
+    replace: bool,
+) -> None:
+    """Refuse what a later stage would refuse, before the first one runs.
+
+    Raises:
+        UserError: If a segment is longer than the graph, or a finished stage has other parameters.
+    """
+    check_length(config.segments.length, store.num_nodes)
+    if segments and store.num_splits:
+        store.split(config.data.split)
+    if replace:
+        return
+    check_parameters(store, "positions", positions)
+    check_parameters(store, "orders", orders)
+    if segments:
+        check_segments(store, config, (config.data.split,))
 
 
 def _prepare_collection(
@@ -149,17 +191,25 @@ def open_prepared(
         models: Models that will train; by default the configuration's.
         splits: Splits they train on; by default the configuration's.
         say: Told what was decided and how long stages took.
+
+    Raises:
+        UserError: If no graph is named, or it cannot serve the models; nothing has been computed then.
     """
     data = config.data
+    chosen = [config.model.model_copy(update={"name": name}) for name in models or (config.model.name,)]
+    configs = [config.model_copy(update={"model": model}) for model in chosen]
     place = None if data.store is None else resolve(data.store, config.storage)
     if place is not None and has_manifest(place):
         store = open_store(place)
     else:
+        require_source(data)
         options = options_from(data)
+        ordered = any(may_need_orders(model) for model in chosen)
+        check_source(options, splits or (data.split,), config.segments.length if ordered else None)
         place = place or resolve(default_store(config.output, options), config.storage)
         store = ingest(options, place).store
-    chosen = [config.model.model_copy(update={"name": name}) for name in models or (config.model.name,)]
-    configs = [config.model_copy(update={"model": model}) for model in chosen]
+    for each in configs:
+        check_graph(store, each, splits or (data.split,))
     needs = [resolve_needs(each, store) for each in configs]
     if not store.has("positions") and any(each.precomputed_positions for each in needs):
         run_stages(store, config, segments=False, say=say)

@@ -158,7 +158,9 @@ def test_plan_of_a_store_and_of_arrays(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.usefixtures("local_ray")
 def test_job_prints_json_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "config.yaml"
-    config.write_text(f"data:\n  side: 6\n  store: {tmp_path / 'store'}\nmodel:\n  heads: 8\n")
+    config.write_text(
+        f"data:\n  source: minesweeper\n  side: 6\n  store: {tmp_path / 'store'}\nmodel:\n  heads: 8\n"
+    )
     assert job.main([str(config)]) == 0
     assert last_json(capsys)["num_nodes"] == 36
 

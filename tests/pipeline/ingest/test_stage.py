@@ -19,6 +19,7 @@ from pipeline.ingest.published import BY_NAME, PUBLISHED, raw_file
 from pipeline.ingest.stage import ingest, is_generated, read_source
 from pipeline.runtime.errors import UserError
 from pipeline.store.access import open_store
+from pipeline.store.classes import class_names
 from pipeline.store.cleaning import clean_edges
 from pipeline.store.graph_store import GraphStore
 
@@ -262,6 +263,25 @@ def test_streamed_blocks_give_the_same_store(tmp_path: Path, monkeypatch: pytest
     assert streamed.digest == whole.digest
 
 
+@pytest.mark.parametrize("form", ["csv", "npy"])
+def test_classes_with_names_are_numbered_and_keep_them(tmp_path: Path, form: str) -> None:
+    edges = write_csv(tmp_path / "e.csv", a=[0, 1, 2], b=[1, 2, 3])
+    if form == "csv":
+        labels = tmp_path / "labels.csv"
+        labels.write_text('"label"\ndog\ncat\n""\ndog\n')
+    else:
+        labels = tmp_path / "labels.npy"
+        np.save(labels, np.array(["dog", "cat", "", "dog"]))
+    store = ingest(SourceOptions(source=str(edges), labels=labels), tmp_path / "store").store
+    assert class_names(store) == ("cat", "dog")
+    assert store.labels().tolist() == [1, 0, -1, 1]
+    assert store.manifest.num_classes == 2
+
+
+def test_classes_without_names_have_none(tmp_path: Path) -> None:
+    assert class_names(load(tmp_path, write_csv(tmp_path / "e.csv", a=[0, 1], b=[1, 2]))) is None
+
+
 def cut(path: Path, size: int) -> None:
     path.write_bytes(path.read_bytes()[:size])
 
@@ -304,7 +324,6 @@ ARRAYS: dict[str, tuple[np.ndarray | None, np.ndarray | None]] = {
     "label too small": (None, np.array([0, -7, 1])),
     "label too large": (None, np.array([0, 1, 12])),
     "fractional label": (None, np.array([0.0, 0.5, 1.0])),
-    "text labels": (None, np.array(["a", "b", "c"])),
     "too few labels": (FEATURES[:3], np.array([0, 1])),
 }
 # Node tables that are bad beside them.
@@ -361,10 +380,10 @@ BAD = {
     "pickled npz": r"bad\.npz' to be a whole \.npz file of plain arrays",
     "other npz": r"to hold 'edges', 'node_features' or 'adj_indptr' \(got nothing\)",
     "npz id out of range": r"'source' of '.*bad\.npz' to hold ids in 0…2 \(got 3 in row 7\)",
-    "empty npz": "got one without nodes",
+    "empty npz": r"two nodes or more \(got 0\)",
     "damaged mat": r"bad\.mat' to be a whole \.mat file",
     "unknown ending": r"to end in one of .*\.csv.* \(got '\.xyz'\)",
-    "broken metis": r"bad\.metis' to be a metis graph",
+    "broken metis": r"bad\.metis' to begin with the numbers of nodes and edges",
     "id out of range": r"column 'a' of '.*e\.csv' to hold ids in 0…1 \(got 2 in row 3\)",
     "ragged features": r"column 'v' of '.*t\.parquet' to have 1 numbers each \(got 2 in row 2\)",
     "nan feature": r"features\.npy' to be finite \(got nan in row 2, column 1\)",
@@ -373,7 +392,6 @@ BAD = {
     "label too small": r"labels\.npy' to be classes .* \(got -7 in row 2\)",
     "label too large": r"labels\.npy' to be classes .* \(got 12 in row 3\)",
     "fractional label": r"labels\.npy' to be integers \(got 0\.5 in row 2\)",
-    "text labels": r"labels\.npy' to be integers",
     "too few labels": r"labels\.npy' to have 3 rows",
     "unknown node": r"column 'a' of '.*e\.csv' to hold ids of the node table \(got '2' in row 3\)",
     "repeated id": r"'id' of '.*t\.parquet' to name every node once \(got '1' twice\)",

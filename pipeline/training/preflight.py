@@ -1,0 +1,230 @@
+"""What can be known to be wrong beforehand is said before anything runs or is returned."""
+
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel
+
+from pipeline.config.settings import Config, DataConfig, ModelConfig, ResourceConfig, SourceOptions
+from pipeline.engine.session import ADDRESS
+from pipeline.ingest.stage import DEFAULT_NODES, is_generated
+from pipeline.models.networks import FAMILY, Inputs, build_model, position_source, resolve_task, streams
+from pipeline.runtime.errors import UserError
+from pipeline.runtime.memory import require_memory
+from pipeline.segments.stage import segment_parameters, stage_name
+from pipeline.segments.windows import check_length
+from pipeline.storage.files import require_directory
+from pipeline.store.graph_store import GraphStore
+from pipeline.store.manifest import other_parameters
+from pipeline.store.splits import rows_of_part
+
+PARTS = {"train": "training", "val": "validation", "test": "test"}
+#: Processes per core beyond which a machine only shares out its time.
+WORKERS_PER_CORE = 4
+LEAST_LIMIT = 8
+#: What a node with its edges and features takes while it is made.
+GENERATED_NODE_BYTES = 400
+#: Weights, their gradient and the two moments of Adam.
+COPIES_OF_WEIGHTS = 4
+
+
+def require_source(data: DataConfig) -> None:
+    """Refuse a configuration that names no graph: the default one belongs to the demo.
+
+    Raises:
+        UserError: Naming the options that name one.
+    """
+    if "source" in data.model_fields_set:
+        return
+    if data.store is not None:
+        raise UserError(
+            f"Expected '{data.store}' to be a graph store (got nothing there): mend the path, make it with "
+            f"`cocn preprocess SOURCE --store {data.store}`, or name a data set with --data"
+        )
+    raise UserError(
+        "Expected a graph (got none): name a data set or a file with --data, a store with --store, or set "
+        "'data.source' in a file for --config"
+    )
+
+
+def check_places(config: Config) -> None:
+    """Refuse an output directory or a store that cannot be written to.
+
+    Raises:
+        UserError: Saying what is in the way.
+    """
+    require_directory(config.output, "output")
+    if isinstance(config.data.store, Path):
+        require_directory(config.data.store, "data.store")
+
+
+def check_settings(configs: Iterable[Config]) -> None:
+    """Refuse networks that cannot be built, and workers that cannot be had.
+
+    Raises:
+        UserError: Saying which setting is to blame.
+    """
+    for config in configs:
+        check_resources(config.resources)
+        check_network(config)
+
+
+def check_resources(resources: ResourceConfig) -> None:
+    """Refuse workers and GPUs that this machine does not have; what a cluster has, only it knows.
+
+    Raises:
+        UserError: Saying what there is.
+    """
+    if os.environ.get(ADDRESS):
+        return
+    import torch
+
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    wanted = resources.gpus_per_worker * resources.least_workers
+    if wanted > gpus:
+        raise UserError(
+            f"Expected 'resources.gpus_per_worker' times 'resources.workers' to be at most {gpus}, the GPUs "
+            f"of this machine (got {wanted:g}): ask for fewer, or name a cluster with {ADDRESS}"
+        )
+    cores = os.cpu_count() or 1
+    limit = max(LEAST_LIMIT, WORKERS_PER_CORE * cores)
+    if resources.least_workers > limit:
+        raise UserError(
+            f"Expected 'resources.workers' to be at most {limit} on this machine of {cores} cores "
+            f"(got {resources.workers}): ask for fewer, or name a cluster with {ADDRESS}"
+        )
+
+
+def check_network(config: Config) -> None:
+    """Refuse settings that no network can have, by building one without memory for its weights.
+
+    Raises:
+        UserError: Saying which setting is to blame.
+    """
+    import torch
+
+    model, length = config.model, config.segments.length
+    kernels = model.inception_kernels or (model.kernel_size,)
+    if streams(model) and max(kernels) > length:
+        raise UserError(
+            f"Expected 'model.kernel_size' to be at most {length}, the length of a segment "
+            f"(got {max(kernels)}): make it smaller, or segments.length larger"
+        )
+    with torch.device("meta"):
+        try:
+            network = build_model(model, config.segments, Inputs(8, 2, 4, num_nodes=16))
+        except ValueError as error:
+            raise UserError(str(error)) from error
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())
+    require_memory(COPIES_OF_WEIGHTS * weights, f"the weights of '{model.name}'", "fewer channels or layers")
+
+
+def known_size(options: SourceOptions) -> int | None:
+    """Nodes of a source, where its options say it; None where only its files do."""
+    if not is_generated(options) or options.source == "motifs":
+        return None
+    return options.side**2 if options.source == "minesweeper" else options.num_nodes or DEFAULT_NODES
+
+
+def known_splits(options: SourceOptions) -> int | None:
+    """Splits of a source, where its options say it; None where only its files do."""
+    if not is_generated(options):
+        return None
+    return 1 if options.source == "power-law" else options.num_splits
+
+
+def check_source(options: SourceOptions, splits: Collection[int], length: int | None = None) -> None:
+    """Refuse what a source that is not read yet is known not to have.
+
+    Args:
+        options: The source.
+        splits: Splits that will be read.
+        length: Nodes of a segment, where segments will be cut.
+
+    Raises:
+        UserError: If a split, or the length of a segment, is beyond it.
+    """
+    size, count = known_size(options), known_splits(options)
+    if size is not None:
+        require_memory(size * GENERATED_NODE_BYTES, f"a graph of {size:,} generated nodes", "fewer of them")
+        if length is not None:
+            check_length(length, size)
+    for split in splits:
+        if count is not None and split >= count:
+            raise UserError(
+                f"Expected 'data.split' to be below {count}, the number of splits of '{options.source}' "
+                f"(got {split})"
+            )
+
+
+def may_need_orders(model: ModelConfig) -> bool:
+    """Whether a model, on a graph of any kind, may read orders of its nodes that are computed beforehand."""
+    return model.name in FAMILY and position_source(model) != "explicit"
+
+
+def check_graph(store: GraphStore, config: Config, splits: Collection[int]) -> None:
+    """Refuse a training that the graph cannot serve: no labels, an empty part, too few nodes or heads.
+
+    Raises:
+        UserError: Saying what is missing.
+    """
+    model, resources = config.model, config.resources
+    task = resolve_task(config, store)
+    for split in splits:
+        store.split(split)
+        if task != "link":
+            check_labels(store, split, config.data.protocol)
+    by_heads = model.name in FAMILY and not (streams(model) or store.is_collection)
+    if by_heads and resources.most_workers > model.heads:
+        raise UserError(
+            f"Expected 'resources.workers' to be at most {model.heads}, the heads that '{model.name}' shares "
+            f"out (got {resources.workers})"
+        )
+    if streams(model):
+        check_length(config.segments.length, store.num_nodes)
+        if position_source(model) == "fixed":
+            check_segments(store, config, splits)
+
+
+def check_segments(store: GraphStore, config: Config, splits: Collection[int]) -> None:
+    """Refuse segments other than those that a store has already.
+
+    Raises:
+        StoreError: Naming the parameters that differ.
+    """
+    for split in splits:
+        varied = config.model_copy(update={"data": config.data.model_copy(update={"split": split})})
+        check_parameters(store, stage_name(split), segment_parameters(store, varied))
+
+
+def check_parameters(store: GraphStore, stage: str, parameters: BaseModel) -> None:
+    """Refuse, before any work, parameters other than those that a finished stage has.
+
+    Raises:
+        StoreError: Naming the parameters that differ.
+    """
+    old, asked = store.manifest.stages.get(stage), parameters.model_dump(mode="json")
+    if old is not None and old.parameters != asked:
+        raise other_parameters(store.place, stage, old.parameters, asked)
+
+
+def check_labels(store: GraphStore, split: int, protocol: str) -> None:
+    """Refuse a split in which a part has no label.
+
+    Raises:
+        UserError: Naming the part.
+    """
+    if store.manifest.num_classes == 0:
+        raise UserError(
+            f"Expected labels in '{store.place}' (got none): give them to `cocn preprocess` with --labels, "
+            "or predict links with --task link"
+        )
+    rows, labels = store.split(split), store.labels()
+    for part, word in PARTS.items():
+        if not np.any(labels[rows_of_part(rows, part, protocol)] >= 0):
+            raise UserError(
+                f"Expected the {word} part of split {split} in '{store.place}' to have labels (got none): "
+                "choose another 'data.split', or ingest the graph with other splits or labels"
+            )
