@@ -23,6 +23,7 @@ COMMANDS = (
     "train",
     "predict",
     "compare",
+    "race",
     "reproduce",
     "submit",
     "jobs",

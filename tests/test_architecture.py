@@ -35,6 +35,7 @@ ROOMS = (
     "training",
     "prediction",
     "comparison",
+    "race",
     "cluster",
     "reproduce",
     "benchmarks",

@@ -45,9 +45,12 @@ def load_preset(dataset: str, model: str, *, quick: bool = False) -> dict[str, o
 
 def default_preset(model: str, *, quick: bool = False) -> dict[str, object]:
     """What takes the place of defaults on any graph, by dotted key; nothing for our own family."""
-    if model not in OPPONENTS:
-        return {}
-    content = _resolve(f"{DEFAULTS}/{model}")
+    return shared_preset(f"{DEFAULTS}/{model}", quick=quick) if model in OPPONENTS else {}
+
+
+def shared_preset(name: str, *, quick: bool = False) -> dict[str, object]:
+    """What a file that others extend says, by dotted key: `segment`, `node-large`, `graph`, …"""
+    content = _resolve(name)
     smaller = content.pop(QUICK, {})
     if quick:
         merge(content, smaller)

@@ -15,7 +15,8 @@ from pipeline.reproduce.isomorphism import NAMES, Outcome, read_collections, run
 from pipeline.reproduce.page import write_page
 from pipeline.reproduce.records import Measurement, Records, Scale, Source, default_directory
 from pipeline.reproduce.studies import TRAINED, cells_of, select
-from pipeline.reproduce.trained import CellResult, Request, parse_duration, run_table
+from pipeline.reproduce.trained import CellResult, Request, run_table
+from pipeline.runtime.durations import parse_duration
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.provenance import SOURCE
 from pipeline.storage.files import atomic_file

@@ -218,20 +218,3 @@ def compare(cell: Cell, found: Sequence[TrainingRecord]) -> CellResult:
         paper_std=paper_std,
         reached=reached,
     )
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of `90`, `90s`, `30m` or `2h`.
-
-    Raises:
-        UserError: for anything else.
-    """
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    number, factor = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
-    try:
-        seconds = float(number) * factor
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise UserError(f"Expected a time such as 90s, 30m or 2h (got '{text}')")
-    return seconds

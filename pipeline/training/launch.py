@@ -50,6 +50,12 @@ class RunNote(BaseModel):
         return Earlier(self.run_id, self.key) if self.run_id or self.key else None
 
 
+def read_note(directory: Path) -> RunNote | None:
+    """The run of a training, if it has one."""
+    note = directory / RUN_FILE
+    return RunNote.model_validate_json(note.read_text()) if note.exists() else None
+
+
 def training_directory(config: Config, store: GraphStore) -> Path:
     """Directory of a training: the same configuration on the same graph continues in the same place."""
     settings = decisive_settings(config, "inputs", "weights", extends=False)
@@ -88,8 +94,7 @@ def train(
     if mirror is not None:
         reconcile(directory, mirror)
     found = read_result(directory)
-    note = directory / RUN_FILE
-    noted = RunNote.model_validate_json(note.read_text()) if note.exists() else None
+    noted = read_note(directory)
     if found is not None and noted is not None and not may_go_on(found, config.train.time_budget):
         logger.info("%s was trained before; its result is in %s", config.model.name, directory)
         return found
@@ -106,7 +111,7 @@ def train(
         resume=None if noted is None else noted.earlier(),
     )
     with run:
-        note.write_text(RunNote(run_id=run.run_id, key=run.reference.key).model_dump_json())
+        (directory / RUN_FILE).write_text(RunNote(run_id=run.run_id, key=run.reference.key).model_dump_json())
         seconds = stage_seconds(store, needs.stages)
         run.log(0, {f"{STAGE_PREFIX}{stage}": value for stage, value in seconds.items()})
         job = TrainJob(config, store.place, directory, run.reference, mirror)

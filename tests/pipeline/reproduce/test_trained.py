@@ -12,11 +12,11 @@ from pipeline.reproduce.trained import (
     compare,
     configure,
     is_settled,
-    parse_duration,
     plan,
     run_table,
     settings_of,
 )
+from pipeline.runtime.durations import parse_duration
 from pipeline.runtime.errors import UserError
 from tests.pipeline.reproduce.conftest import training
 
