@@ -25,6 +25,7 @@ from pipeline.comparison.statistics import (
 from pipeline.comparison.svg_charts import Mark, Series, line_chart, scatter_chart, stacked_chart
 from pipeline.config.loading import Config
 from pipeline.config.marks import marks_of
+from pipeline.storage.files import replace_text
 from pipeline.tracking.mlflow_store import PAGE_QUERY
 
 #: Where `cocn ui` serves a file or a database by default.
@@ -69,9 +70,7 @@ def write_report(
         tracking_url: Address of the MLflow server; run ids become links to it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(render_report(comparison, selection, figures, tracking_url), encoding="utf-8")
-    temporary.replace(path)
+    replace_text(path, render_report(comparison, selection, figures, tracking_url))
     return path
 
 

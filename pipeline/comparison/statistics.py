@@ -130,13 +130,12 @@ def paired_t_test(differences: Sequence[float]) -> tuple[float, float, float]:
     """Mean difference, half of its 95 % confidence interval, and the two-sided p-value against zero."""
     from scipy import stats
 
-    count = len(differences)
     mean = statistics.fmean(differences)
-    error = statistics.stdev(differences) / math.sqrt(count)
-    if error == 0:
+    if len(set(differences)) == 1:  # no spread: the test statistic has no value
         return mean, 0.0, 1.0 if mean == 0 else 0.0
-    p_value = 2 * float(stats.t.sf(abs(mean) / error, count - 1))
-    return mean, error * float(stats.t.ppf(0.975, count - 1)), p_value
+    test = stats.ttest_1samp(differences, 0.0)
+    low, high = test.confidence_interval(0.95)
+    return mean, float(high - low) / 2, float(test.pvalue)
 
 
 def correct_by_holm(contrasts: Sequence[Contrast]) -> list[Contrast]:

@@ -1,6 +1,5 @@
 """Ingest: from any source to a verified store with a report of what was found."""
 
-import difflib
 import tempfile
 import time
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from pipeline.ingest.node_tables import ColumnNames, NodeColumns, check_surplus,
 from pipeline.ingest.published import BY_NAME, data_root, raw_file, read_published
 from pipeline.ingest.pyg_graphs import GraphTensors, raw_graph, read_graphs, read_pt, union_of
 from pipeline.runtime.errors import UserError
+from pipeline.runtime.spelling import suggest
 from pipeline.storage.files import file_sha256
 from pipeline.storage.object_store import Remote
 from pipeline.store.access import create_store, find_store
@@ -380,6 +380,5 @@ def _source_files(options: SourceOptions) -> list[Path]:
 
 def _unknown(source: str) -> str:
     names = sorted({*GENERATED, *BY_NAME})
-    near = difflib.get_close_matches(source, names, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else "`cocn datasets list` shows the names"
+    hint = suggest(source, names, "`cocn datasets list` shows the names")
     return f"Expected 'source' to be a data set or an existing file (got '{source}'): {hint}"

@@ -1,7 +1,6 @@
 """Metrics over all rows of a part, whatever the number of ranks and the size of batches."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -141,21 +140,8 @@ def score_order(scores_R: NDArray[np.float64], labels_R: NDArray[np.int64]) -> d
     }
 
 
-@dataclass(frozen=True)
-class LinkScores:
-    """How true links rank among others.
-
-    Attributes:
-        mrr: mean reciprocal rank.
-        hits: share of true links among the best k, for each k.
-    """
-
-    mrr: float
-    hits: dict[int, float]
-
-
-def score_ranking(positive_P: Tensor, negative: Tensor, ks: Sequence[int] = (1, 10, 50, 100)) -> LinkScores:
-    """MRR and Hits@k of true links among others.
+def link_ranks(positive_P: Tensor, negative: Tensor) -> Tensor:
+    """Rank of each true link among others, from 1. Returns [P].
 
     A link that scores the same as others takes the middle of the places they share, so that a constant score
     earns nothing.
@@ -164,13 +150,6 @@ def score_ranking(positive_P: Tensor, negative: Tensor, ks: Sequence[int] = (1, 
         positive_P: [P] scores of true links
         negative: [Q] scores of false links that all true ones are ranked among, or [P, Q] of their own
     """
-    rank = link_ranks(positive_P, negative)
-    hits = {k: float((rank <= k).double().mean()) for k in ks}
-    return LinkScores(mrr=float((1 / rank).mean()), hits=hits)
-
-
-def link_ranks(positive_P: Tensor, negative: Tensor) -> Tensor:
-    """Rank of each true link, from 1, halves where scores are equal. Returns [P]."""
     if negative.dim() == 1:
         # Sorting once is linear in memory; comparing all pairs would not be.
         ordered = negative.sort().values

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Literal
 
 from pipeline.ingest.published import BY_NAME, Published
 from pipeline.paper.tables import Misprint, Result, load_misprints, load_tables
 from pipeline.runtime.errors import UserError
+from pipeline.runtime.spelling import suggest
 
 Task = Literal["node", "graph", "link", "isomorphism"]
 FAMILY = ("vanilla", "expanded", "sparse", "segment")
@@ -179,7 +179,6 @@ def find_benchmark(name: str) -> Benchmark:
         UserError: naming the nearest one.
     """
     if name not in BENCHMARKS_BY_NAME:
-        near = get_close_matches(name, BENCHMARKS_BY_NAME, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else "`cocn datasets list` shows the names"
+        hint = suggest(name, BENCHMARKS_BY_NAME, "`cocn datasets list` shows the names")
         raise UserError(f"Expected a benchmark of the paper (got '{name}'): {hint}")
     return BENCHMARKS_BY_NAME[name]

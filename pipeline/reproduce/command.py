@@ -1,6 +1,5 @@
 """What `cocn reproduce` does: finds the study of a table, runs it, and writes its figure."""
 
-import difflib
 import shlex
 import sys
 import time
@@ -19,6 +18,7 @@ from pipeline.reproduce.trained import CellResult, Request, run_table
 from pipeline.runtime.durations import parse_duration
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.provenance import SOURCE
+from pipeline.runtime.spelling import suggest
 from pipeline.storage.files import atomic_file
 
 ISOMORPHISM = "isomorphism"
@@ -99,9 +99,8 @@ def run(choices: Choices, say: Say) -> Found:
     """
     table = choices.table
     if table not in STUDIES:
-        near = difflib.get_close_matches(table, STUDIES, 1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise UserError(f"Expected a table among {', '.join(STUDIES)} (got '{table}'{hint})")
+        hint = suggest(table, STUDIES, "`cocn reproduce --help` shows what each is")
+        raise UserError(f"Expected a table among {', '.join(STUDIES)} (got '{table}'): {hint}")
     records = Records(choices.records or default_directory(choices.output))
     if table == RESULTS:
         return Found(write_results(records))

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from pipeline.segments.windows import Segments, Windows
 from pipeline.store.graph_store import GraphStore
 
-NO_LABEL = -1
-
 
 @dataclass(frozen=True)
 class Records:
@@ -109,10 +107,6 @@ class MemorySource:
     @property
     def num_rows(self) -> int:
         return int(self._nodes.size)
-
-    def with_segments(self, segments: Segments) -> "MemorySource":
-        """The same rows on new sequences."""
-        return MemorySource(segments, self._nodes, self._labels, self.table)
 
     def take(self, rows: NDArray[np.int64]) -> Records:
         nodes = self._nodes[rows]

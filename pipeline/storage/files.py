@@ -131,6 +131,17 @@ def atomic_file(path: Path, expected_bytes: int = 0) -> Iterator[BinaryIO]:
     sync_directory(path.parent)
 
 
+def replace_text(path: Path, text: str) -> None:
+    """Write a small file in one piece: readers see the old text or the new one.
+
+    It is not forced to disk, so that it may be written often; what must outlive a power cut is written with
+    `atomic_file`.
+    """
+    building = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
+    building.write_text(text, encoding="utf-8")
+    building.replace(path)
+
+
 @contextmanager
 def explain_full_disk(path: Path) -> Iterator[None]:
     """Turn the operating system's "no space left" into one line that says what to do."""

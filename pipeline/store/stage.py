@@ -1,7 +1,6 @@
 """Resumable work on a store: scratch files that survive a kill, results that appear all at once."""
 
 import errno
-import fcntl
 import os
 import shutil
 import time
@@ -13,6 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 from pydantic import BaseModel
 
+from pipeline.runtime.locks import hold_directory
 from pipeline.storage.files import (
     TEMPORARY_SUFFIX,
     CorruptFileError,
@@ -175,15 +175,10 @@ def lock_directory(path: Path) -> Iterator[None]:
     Raises:
         StoreError: If another process holds it.
     """
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreError(f"Expected no other writer in '{path}' (got one): wait for it to end") from None
+    with hold_directory(path, wait=False) as held:
+        if not held:
+            raise StoreError(f"Expected no other writer in '{path}' (got one): wait for it to end")
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _is_data(path: Path) -> bool:

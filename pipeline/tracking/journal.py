@@ -4,7 +4,6 @@ One file has one writer. Beside it lies a small state file with what the tracker
 that is closed and fully acknowledged is removed; one that is left over waits for `cocn track sync`.
 """
 
-import fcntl
 import json
 import os
 import threading
@@ -12,6 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Any, Literal
+
+from pipeline.runtime.locks import try_lock
+from pipeline.storage.files import replace_text
 
 SUFFIX = ".jsonl"
 Kind = Literal["create", "attach", "params", "tags", "metrics", "artifact", "text", "status"]
@@ -52,12 +54,8 @@ class Journal:
         """Open or create a journal; None if another process, still alive, holds it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("ab")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-            return None
-        if not path.exists():  # its owner finished and removed it between our opening and locking it
+        # Its owner may have finished and removed it between our opening and locking it.
+        if not (try_lock(lock.fileno()) and path.exists()):
             lock.close()
             return None
         return cls(path, lock)
@@ -85,9 +83,7 @@ class Journal:
     def update(self, **changes: Any) -> None:
         """Change the state and write it in one piece."""
         self.state = replace(self.state, **changes)
-        temporary = state_path(self.path).with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(self.state)), encoding="utf-8")
-        temporary.replace(state_path(self.path))
+        replace_text(state_path(self.path), json.dumps(asdict(self.state)))
 
     @property
     def empty(self) -> bool:

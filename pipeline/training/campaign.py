@@ -1,6 +1,5 @@
 """Several trainings in one command: every model on every split with every seed, under one parent run."""
 
-import difflib
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from pipeline.config.loading import Config
 from pipeline.models.networks import FAMILY, MODELS
 from pipeline.runtime.errors import UserError
+from pipeline.runtime.spelling import suggest
 from pipeline.store.graph_store import GraphStore
 from pipeline.tracking.runs import start_parent
 from pipeline.training.launch import train
@@ -81,9 +81,8 @@ def check_models(models: Sequence[str]) -> None:
     """
     for name in models:
         if name not in MODELS:
-            near = difflib.get_close_matches(name, MODELS, 1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            raise UserError(f"Expected a model among {', '.join(MODELS)} (got '{name}'{hint})")
+            hint = suggest(name, MODELS, "`cocn train --help` shows what each is")
+            raise UserError(f"Expected a model among {', '.join(MODELS)} (got '{name}'): {hint}")
 
 
 def vary(config: Config, model: str, split: int, seed: int, *, collection: bool = False) -> Config:

@@ -4,7 +4,6 @@ A training's index is one object that holds its small files and the digests of i
 after them, so that whoever reads it finds a whole training.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from pipeline.config.locations import Uri
 from pipeline.config.settings import StorageConfig
 from pipeline.runtime.errors import UserError
+from pipeline.runtime.locks import hold_directory
 from pipeline.storage.files import atomic_file, file_sha256, parse_sealed_json, require_space, seal_json
 from pipeline.storage.object_store import Remote, resolve
 from pipeline.training.checkpoint import find_checkpoint, latest_checkpoint, list_checkpoints, read_state
@@ -163,9 +163,5 @@ def _pull_checkpoint(remote: Remote, directory: Path, name: str, index: Index) -
 def _one_at_a_time(directory: Path) -> Iterator[None]:
     """Ranks on one node fill one directory: the first does it, the others find it done."""
     directory.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with hold_directory(directory, wait=True):
         yield
-    finally:
-        os.close(descriptor)

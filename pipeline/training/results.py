@@ -1,13 +1,13 @@
 """What a training leaves behind in its directory, besides checkpoints: a line an epoch, and a result."""
 
 import json
-import os
 from pathlib import Path
 
 import torch
 from pydantic import BaseModel, ConfigDict
 
 from pipeline.runtime.memory import peak_memory, reset_peak
+from pipeline.storage.files import replace_text
 
 EPOCHS = "epochs.jsonl"
 NOW = "now.json"
@@ -103,7 +103,7 @@ def read_epochs(directory: Path) -> list[EpochRecord]:
 
 def write_now(directory: Path, now: Now) -> None:
     """Say where the training stands."""
-    _replace(directory / NOW, now)
+    replace_text(directory / NOW, now.model_dump_json(indent=1))
 
 
 def read_now(directory: Path) -> Now | None:
@@ -114,7 +114,7 @@ def read_now(directory: Path) -> Now | None:
 
 def write_result(directory: Path, result: TrainResult) -> None:
     """Write the result whole or not at all."""
-    _replace(directory / RESULT, result)
+    replace_text(directory / RESULT, result.model_dump_json(indent=1))
 
 
 def read_result(directory: Path) -> TrainResult | None:
@@ -135,9 +135,3 @@ def peak_memory_mb() -> float:
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**20
     return peak_memory() / 2**20
-
-
-def _replace(path: Path, content: BaseModel) -> None:
-    building = path.with_name(f".{path.name}.{os.getpid()}")
-    building.write_text(content.model_dump_json(indent=1), encoding="utf-8")
-    building.replace(path)

@@ -13,7 +13,7 @@ from cocn.segments import SegmentBatch
 from pipeline.orders.sequences import from_order
 from pipeline.segments.loader import LoaderState, SegmentLoader
 from pipeline.segments.records import MemorySource, NodeTable, Records
-from pipeline.segments.windows import build_segments
+from pipeline.segments.windows import Segments, build_segments
 from pipeline.store.arrays import CSR
 
 NUM_NODES = 700
@@ -37,6 +37,10 @@ def make_source(num_rows: int, seed: int = 0, num_nodes: int = NUM_NODES) -> Mem
         labels=rng.integers(0, 4, num_nodes),
         table=NodeTable((features, extra), positions=extra * 2),
     )
+
+
+def replace_segments(source: MemorySource, segments: Segments) -> MemorySource:
+    return MemorySource(segments, source._nodes, source._labels, source.table)
 
 
 SOURCE = make_source(600)
@@ -166,7 +170,7 @@ def test_weighted_edges_come_as_values() -> None:
 
 
 def test_new_sequences_keep_the_rows() -> None:
-    other = SOURCE.with_segments(make_source(600, seed=9).segments)
+    other = replace_segments(SOURCE, make_source(600, seed=9).segments)
     loader = SegmentLoader(SOURCE, 100)
     expected = nodes_by_step(SegmentLoader(SOURCE, 100))
     seen = [batch.node for batch in loader.take(2)]
