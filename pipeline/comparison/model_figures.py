@@ -5,14 +5,14 @@ test nodes, the permuted adjacency of every head, and the coverage of the edges.
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.comparison.history import Selection, Training
-from pipeline.comparison.report import Figure, embed_picture
+from pipeline.comparison.page import embed_picture, fill_template
+from pipeline.comparison.report import Figure
 from pipeline.comparison.svg_charts import Series, line_chart, matrix_chart
 from pipeline.orders.coverage import Coverage
 from pipeline.prediction.node_tables import Floats
@@ -170,19 +170,7 @@ def draw_sequences(tested: Sequence[Outcome]) -> Iterator[Figure]:
 
 def coverage_table(before: Coverage, after: Coverage) -> str:
     """Shares of edges by head."""
-    rows = [("input order", before.heads[0], before.union[0], before.own[0])]
-    rows += [
-        (f"head {head}", *shares)
-        for head, shares in enumerate(zip(after.heads, after.union, after.own, strict=True))
-    ]
-    body = "".join(
-        f'<tr><td class="text">{escape(name)}</td>{"".join(f"<td>{share:.1%}</td>" for share in shares)}</tr>'
-        for name, *shares in rows
-    )
-    chance = (
-        f'<tr><td class="text">as many random orders</td><td></td><td>{after.chance:.1%}</td><td></td></tr>'
-    )
-    headings = ("order", "near", "so far", "own so far")
-    head = "".join(f"<th{' class=text' if not i else ''}>{escape(h)}</th>" for i, h in enumerate(headings))
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}{chance}</tbody></table>"
-    return f'<div class="scroll">{table}</div>'
+    rows = [("input order", (before.heads[0], before.union[0], before.own[0]))]
+    shares = zip(after.heads, after.union, after.own, strict=True)
+    rows += [(f"head {head}", share) for head, share in enumerate(shares)]
+    return fill_template("coverage.html.j2", rows=rows, chance=after.chance)

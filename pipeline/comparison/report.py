@@ -1,16 +1,14 @@
 """The comparison as one HTML file that needs no network: words, a sortable table, charts."""
 
-import base64
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import escape
-from importlib.resources import files
 from pathlib import Path
 
 from pipeline.comparison.history import Selection, Training, metric_name
+from pipeline.comparison.page import Card, Cell, Section, Table, TableRow, embed_picture, fill_template
 from pipeline.comparison.statistics import (
     LEAST_PAIRS,
     MANY_PAIRS,
@@ -81,12 +79,7 @@ def render_report(
     tracking_url: str | None = None,
 ) -> str:
     """The report as text."""
-    title = escape(_title(comparison))
     sections = [
-        f'<header><h1>{title}</h1><p class="soft">{escape(_origin(selection))}</p></header>',
-        *(f'<p class="lead">{escape(sentence)}</p>' for sentence in comparison.sentences),
-        *(f'<p class="soft">{escape(note)}</p>' for note in comparison.notes),
-        "<h2>Results</h2>",
         _results(comparison.rows),
         _contrasts(comparison.contrasts),
         *(_charts(dataset, selection.trainings) for dataset in _datasets(selection)),
@@ -94,12 +87,13 @@ def render_report(
         _differences(selection.trainings),
         _runs(selection.trainings, tracking_url),
     ]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f"<title>{title}</title><style>{_asset('report.css')}</style></head><body>"
-        f"{''.join(sections)}<script>{_asset('report.js')}</script></body></html>\n"
+    return fill_template(
+        "report.html.j2",
+        title=_title(comparison),
+        origin=_origin(selection),
+        comparison=comparison,
+        sections=[section for section in sections if section.table or section.cards],
+        policy=POLICY,
     )
 
 
@@ -124,7 +118,7 @@ def _origin(selection: Selection) -> str:
     return " · ".join(parts)
 
 
-def _results(rows: Sequence[Row]) -> str:
+def _results(rows: Sequence[Row]) -> Section:
     metrics = {metric_name(row.metric) for row in rows}
     shown = f"test {metrics.pop()}" if len(metrics) == 1 else "test metric"
     several = len({row.dataset for row in rows}) > 1
@@ -136,68 +130,67 @@ def _results(rows: Sequence[Row]) -> str:
         winner = row.dataset not in seen
         seen.add(row.dataset)
         named = "" if not metrics else f"{metric_name(row.metric)} "
-        cells = [_text(row.model), *([_text(row.dataset)] if several else [])]
-        cells.append(_cell(row.mean, f"{named}{format_score(row)}"))
-        best = f'<span title="run {escape(row.best_run)}">{row.best:.{decimals(row.std)}f}</span>'
-        cells += [f'<td data-value="{row.best}">{best}</td>', _cell(row.num_runs)]
-        cells += [_cell(value) for value in (row.train_seconds, row.seconds_to_95, row.rows_per_second)]
-        cells += [_cell(row.peak_memory_mb), _cell(row.num_parameters)]
-        body.append(f"<tr{' class=win' if winner else ''}>{''.join(cells)}</tr>")
+        cells = [Cell(row.model), *([Cell(row.dataset)] if several else [])]
+        cells.append(Cell(f"{named}{format_score(row)}", row.mean))
+        best = f"{row.best:.{decimals(row.std)}f}"
+        cells += [Cell(best, row.best, tip=f"run {row.best_run}"), _quantity(row.num_runs)]
+        cells += [_quantity(value) for value in (row.train_seconds, row.seconds_to_95, row.rows_per_second)]
+        cells += [_quantity(row.peak_memory_mb), _quantity(row.num_parameters)]
+        body.append(TableRow(cells, winner))
     explained = (
         "Mean ± standard deviation over the runs of a model; costs are means, memory the largest. "
         "To 95 %: until the validation metric first reached 95 % of its best. Click a heading to sort."
     )
-    return f'{_table(headings, body, num_text=1 + several, sortable=True)}<p class="soft">{explained}</p>'
+    return Section("Results", Table(headings, body, num_text=1 + several), note=explained)
 
 
-def _contrasts(contrasts: Sequence[Contrast]) -> str:
+def _contrasts(contrasts: Sequence[Contrast]) -> Section:
     if not contrasts:
-        return ""
-    several = len({one.dataset for one in contrasts}) > 1
+        return Section("Differences")
+    several = len({contrast.dataset for contrast in contrasts}) > 1
     headings = ["models", *(["data set"] if several else []), "n", "difference", "95 % interval", "p"]
     body = []
-    for one in contrasts:
-        digits = decimals(None if one.high is None else one.high - one.difference)
+    for contrast in contrasts:
+        low, high, difference = contrast.low, contrast.high, contrast.difference
+        digits = decimals(None if high is None else high - difference)
         between = "–"
-        if one.low is not None and one.high is not None:
-            between = f"{one.low:+.{digits}f} to {one.high:+.{digits}f}"
-        p_value = (
-            "not tested" if one.p_value is None else f"{one.p_value:.2g}{' *' if one.significant else ''}"
-        )
-        difference = "–" if math.isnan(one.difference) else f"{one.difference:+.{digits}f}"
-        cells = [_text(f"{one.first} − {one.second}"), *([_text(one.dataset)] if several else [])]
-        cells += [_cell(one.num_pairs), _cell(one.difference, difference.replace("-", "−"))]
-        cells += [_cell(None, between.replace("-", "−")), _cell(one.p_value, p_value)]
-        body.append(f"<tr>{''.join(cells)}</tr>")
+        if low is not None and high is not None:
+            between = f"{low:+.{digits}f} to {high:+.{digits}f}".replace("-", "−")
+        p_value = "not tested"
+        if contrast.p_value is not None:
+            p_value = f"{contrast.p_value:.2g}{' *' if contrast.significant else ''}"
+        shown = "–" if math.isnan(difference) else f"{difference:+.{digits}f}".replace("-", "−")
+        cells = [Cell(f"{contrast.first} − {contrast.second}")]
+        cells += [Cell(contrast.dataset)] if several else []
+        cells += [_quantity(contrast.num_pairs), Cell(shown, difference)]
+        body.append(TableRow([*cells, Cell(between), Cell(p_value, contrast.p_value)]))
     explained = (
         "n: splits and seeds that both models were trained on. Paired t-test, two-sided, corrected by Holm; "
         f"* marks p below {SIGNIFICANCE}. Below n = {LEAST_PAIRS} nothing is tested, and below "
         f"{MANY_PAIRS} a small p is weak evidence: splits of a graph share nodes, so runs are related."
     )
-    table = _table(headings, body, num_text=1 + several, sortable=True)
-    return f'<h2>Differences</h2>{table}<p class="soft">{explained}</p>'
+    return Section("Differences", Table(headings, body, num_text=1 + several), note=explained)
 
 
-def _charts(dataset: str, trainings: Sequence[Training]) -> str:
+def _charts(dataset: str, trainings: Sequence[Training]) -> Section:
     names = sorted({training.model for training in trainings})
     here = [training for training in trainings if training.dataset == dataset]
     metric = metric_name(here[0].metric)
     band = "Mean over the runs of a model; the band reaches from the lowest to the highest."
     ahead = "Large dots are means, the dashed line joins models that none beats in both directions."
     cards = [
-        _card("Validation by epoch", line_chart(_bands(here, "val_metric"), "epoch", metric, names), band),
-        _card("Training loss by epoch", line_chart(_bands(here, "train_loss"), "epoch", "loss", names), band),
-        _card(
+        Card("Validation by epoch", line_chart(_bands(here, "val_metric"), "epoch", metric, names), band),
+        Card("Training loss by epoch", line_chart(_bands(here, "train_loss"), "epoch", "loss", names), band),
+        Card(
             "Validation by time",
             line_chart(_over_time(here), "time, s", metric, names),
-            "One line a run.",
+            "One line per run.",
         ),
-        _card("Time of the stages", stacked_chart(_stages(here), "s"), "Mean over the runs of a model."),
-        _card("Result against time", _pareto(here, "train_seconds", "training time, s", names), ahead),
-        _card("Result against memory", _pareto(here, "peak_memory_mb", "peak memory, MB", names), ahead),
+        Card("Time of the stages", stacked_chart(_stages(here), "s"), "Mean over the runs of a model."),
+        Card("Result against time", _pareto(here, "train_seconds", "training time, s", names), ahead),
+        Card("Result against memory", _pareto(here, "peak_memory_mb", "peak memory, MB", names), ahead),
     ]
-    drawn = "".join(cards)
-    return f'<h2>On {escape(dataset)}</h2><div class="cards">{drawn}</div>' if drawn else ""
+    return Section(f"On {dataset}", cards=[card for card in cards if card.drawing])
 
 
 def _bands(trainings: Sequence[Training], key: str) -> list[Series]:
@@ -271,22 +264,15 @@ def _stages(trainings: Sequence[Training]) -> dict[str, dict[str, float]]:
     return found
 
 
-def _figures(figures: Sequence[Figure]) -> str:
+def _figures(figures: Sequence[Figure]) -> Section:
     cards = []
     for figure in figures:
         picture = figure.drawing if figure.path is None else embed_picture(figure.path, figure.title)
-        cards.append(_card(figure.title, picture, figure.caption, figure.wide))
-    return f'<h2>Figures</h2><div class="cards">{"".join(cards)}</div>' if cards else ""
+        cards.append(Card(figure.title, picture, figure.caption, figure.wide))
+    return Section("Figures", cards=cards)
 
 
-def embed_picture(path: Path, title: str) -> str:
-    """A picture with its bytes in its address."""
-    kind = "image/svg+xml" if path.suffix == ".svg" else "image/png"
-    data = base64.b64encode(path.read_bytes()).decode()
-    return f'<div class="scroll"><img alt="{escape(title)}" src="data:{kind};base64,{data}"></div>'
-
-
-def _differences(trainings: Sequence[Training]) -> str:
+def _differences(trainings: Sequence[Training]) -> Section:
     """The parameters in which the compared models differ."""
     models = sorted({(t.dataset, t.model) for t in trainings})
     by_model = {(t.dataset, t.model): t.params for t in trainings}
@@ -295,65 +281,34 @@ def _differences(trainings: Sequence[Training]) -> str:
     for key in keys:
         values = [by_model[model].get(key, "–") for model in models]
         if len(set(values)) > 1:
-            body.append(f"<tr>{_text(key)}{''.join(_text(value) for value in values)}</tr>")
-    if not body:
-        return ""
+            body.append(TableRow([Cell(key), *map(Cell, values)]))
     several = len({dataset for dataset, _ in models}) > 1
     headings = ["parameter", *(f"{model} on {dataset}" if several else model for dataset, model in models)]
-    return f"<h2>Configurations differ in</h2>{_table(headings, body, len(headings), sortable=False)}"
+    table = Table(headings, body, num_text=len(headings), sortable=False) if body else None
+    return Section("Configurations differ in", table)
 
 
-def _runs(trainings: Sequence[Training], tracking_url: str | None) -> str:
+def _runs(trainings: Sequence[Training], tracking_url: str | None) -> Section:
     several = len({training.dataset for training in trainings}) > 1
     body = []
     for t in sorted(trainings, key=lambda t: (t.dataset, t.model, t.split, t.seed)):
-        shown = f'<code title="{escape(t.run_id)}">{escape(t.run_id[:10])}</code>'
+        address = ""
         if tracking_url is not None:
-            address = (
-                f"{tracking_url.rstrip('/')}/#/experiments/{t.experiment_id}/runs/{t.run_id}{PAGE_QUERY}"
-            )
-            shown = f'<a href="{escape(address)}">{shown}</a>'
-        cells = [_text(t.model), *([_text(t.dataset)] if several else [])]
-        cells += [f'<td class="text">{shown}</td>', _cell(t.split)]
-        cells += [_cell(t.seed), _cell(t.test_metric, f"{t.test_metric:.4f}"), _cell(t.train_seconds)]
-        body.append(f"<tr>{''.join(cells)}</tr>")
+            root = tracking_url.rstrip("/")
+            address = f"{root}/#/experiments/{t.experiment_id}/runs/{t.run_id}{PAGE_QUERY}"
+        cells = [Cell(t.model), *([Cell(t.dataset)] if several else [])]
+        cells += [Cell(t.run_id[:10], tip=t.run_id, address=address, code=True), _quantity(t.split)]
+        cells += [_quantity(t.seed), Cell(f"{t.test_metric:.4f}", t.test_metric), _quantity(t.train_seconds)]
+        body.append(TableRow(cells))
     headings = ["model", *(["data set"] if several else []), "MLflow run", "split", "seed", "test metric"]
-    headings.append("training, s")
+    table = Table([*headings, "training, s"], body, num_text=2 + several)
     local = tracking_url is not None and tracking_url.startswith(LOCAL_ADDRESS)
-    told = '<p class="soft">The links open while <code>cocn ui</code> runs.</p>' if local else ""
-    return f"<h2>Runs</h2>{_table(headings, body, 2 + several, sortable=True)}{told}"
+    return Section("Runs", table, note="The links open while `cocn ui` runs." if local else "")
 
 
-def _table(headings: Sequence[str], body: Sequence[str], num_text: int, sortable: bool) -> str:
-    cells = []
-    for index, heading in enumerate(headings):
-        shown = f'<button type="button">{escape(heading)}</button>' if sortable else escape(heading)
-        cells.append(f'<th scope="col"{" class=text" if index < num_text else ""}>{shown}</th>')
-    kind = ' class="sortable"' if sortable else ""
-    head = f"<thead><tr>{''.join(cells)}</tr></thead>"
-    return f'<div class="scroll"><table{kind}>{head}<tbody>{"".join(body)}</tbody></table></div>'
-
-
-def _card(title: str, drawing: str, caption: str = "", wide: bool = False) -> str:
-    if not drawing:
-        return ""
-    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    kind = " class=wide" if wide else ""
-    return f"<figure{kind}><h3>{escape(title)}</h3>{drawing}{below}</figure>"
-
-
-def _text(value: str) -> str:
-    return f'<td class="text">{escape(value)}</td>'
-
-
-def _cell(value: float | None, shown: str | None = None) -> str:
-    shown = format_quantity(value) if shown is None else shown
-    return f'<td data-value="{"" if value is None else value}">{escape(shown)}</td>'
+def _quantity(value: float | None) -> Cell:
+    return Cell(format_quantity(value), value)
 
 
 def _datasets(selection: Selection) -> list[str]:
     return sorted({training.dataset for training in selection.trainings})
-
-
-def _asset(name: str) -> str:
-    return (files("pipeline.comparison") / "assets" / name).read_text(encoding="utf-8")
