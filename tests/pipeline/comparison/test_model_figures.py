@@ -117,9 +117,9 @@ def test_the_best_training_is_drawn(selection: Selection) -> None:
         assert one.test_metric == max(same)
 
 
-def test_a_confusion_matrix_counts_labels_by_row(selection: Selection) -> None:
+def test_a_confusion_matrix_counts_labels_by_row(selection: Selection, output: Path) -> None:
     probabilities = np.eye(3, dtype=np.float32)[[0, 1, 1, 2]]
-    tested = Outcome(selection.trainings[0], Path(), probabilities, np.array([0, 1, 0, 2]))
+    tested = Outcome(selection.trainings[0], output / "store", probabilities, np.array([0, 1, 0, 2]))
     drawing = draw_confusion(tested).drawing
     tips = re.findall(r"true class (\d), predicted class (\d): (\d)", drawing)
     assert {(int(a), int(b)): int(n) for a, b, n in tips if n != "0"} == {
