@@ -21,6 +21,7 @@ COMMANDS = (
     "plan",
     "preprocess",
     "train",
+    "tune",
     "predict",
     "compare",
     "race",

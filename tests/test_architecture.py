@@ -36,6 +36,7 @@ ROOMS = (
     "prediction",
     "comparison",
     "race",
+    "tuning",
     "cluster",
     "reproduce",
     "benchmarks",

@@ -9,7 +9,7 @@ import logging
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -46,7 +46,7 @@ class Run(Tracker):
         reference: RunReference,
         name: str,
         tags: Mapping[str, str],
-        parent: "Run | None" = None,
+        parent: "Run | ParentRun | None" = None,
         resumed: bool = False,
     ) -> None:
         self.name = name
@@ -106,6 +106,14 @@ class Run(Tracker):
 
 
 @dataclass(frozen=True)
+class ParentRun:
+    """A parent that another process created, and ends; children are started under it here."""
+
+    reference: RunReference
+    _children: list[Run] = field(default_factory=list, repr=False)
+
+
+@dataclass(frozen=True)
 class Earlier:
     """The run of an earlier attempt, which may not have reached the tracker yet."""
 
@@ -113,25 +121,32 @@ class Earlier:
     key: str
 
 
-def start_parent(command: str, config: Config) -> Run:
-    """Create the run of a command.
+def start_parent(command: str, config: Config, *, resume: Earlier | None = None) -> Run:
+    """Create the run of a command, or continue an earlier one's.
 
     Args:
         command: The command's name: `demo`, `train`, `reproduce`.
         config: The resolved configuration; it becomes the run's parameters and its file `config.yaml`.
+        resume: The run to continue instead of creating one.
     """
     directory = config.output.absolute() / JOURNALS
     uri = tracking_uri(config.tracking.uri, config.output)
     artifacts = config.output.absolute() / ARTIFACTS
     close_orphans(directory)
-    reference = RunReference(uri, config.tracking.experiment, uuid.uuid4().hex, None, directory, artifacts)
-    run = Run(reference, command, {"cocn.command": command, "cocn.role": "parent", **_origin()})
-    run.log_config(config)
+    key, run_id = (uuid.uuid4().hex, None) if resume is None else (resume.key, resume.run_id)
+    reference = RunReference(uri, config.tracking.experiment, key, run_id, directory, artifacts)
+    if resume is not None:
+        # The end of a killed attempt must reach the tracker before this one's, or it would be the last word.
+        sync(directory, uri, only_its_own=True)
+    tags = {"cocn.command": command, "cocn.role": "parent", **_origin()}
+    run = Run(reference, command, tags, resumed=resume is not None)
+    if resume is None:
+        run.log_config(config)
     return run
 
 
 def start_child(
-    parent: Run,
+    parent: Run | ParentRun,
     config: Config,
     *,
     model: str,

@@ -20,7 +20,7 @@ from pipeline.store.access import open_store
 from pipeline.store.arrays import Task
 from pipeline.store.graph_store import GraphStore
 from pipeline.store.timings import stage_seconds
-from pipeline.tracking.runs import STAGE_PREFIX, Earlier, Run, start_child
+from pipeline.tracking.runs import STAGE_PREFIX, Earlier, ParentRun, Run, start_child
 from pipeline.training.job import TrainJob
 from pipeline.training.loop import train_worker
 from pipeline.training.mlflow_model import write_model
@@ -73,7 +73,7 @@ def training_mirror(config: Config, name: str) -> Remote | None:
 def train(
     config: Config,
     store: GraphStore,
-    parent: Run,
+    parent: Run | ParentRun,
     *,
     variant: str = "",
     tags: Mapping[str, str] | None = None,
