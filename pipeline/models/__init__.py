@@ -1,4 +1,4 @@
-"""Settings → network; baselines; metrics.
+"""Settings → network; opponents; metrics.
 
 In: a configuration and what a store holds. Out: a network, and scores of its answers.
 """

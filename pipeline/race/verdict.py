@@ -179,7 +179,7 @@ def _times(winner: Row, rival: Row) -> str:
     if 0.95 < ratio < 1.05:
         return ""
     faster, times = (winner, ratio) if ratio > 1 else (rival, 1 / ratio)
-    return f" {faster.model[0].upper()}{faster.model[1:]} trains {times:.1f} times faster."
+    return f" Of the two, {faster.model} trains {times:.1f} times faster."
 
 
 def race_table(found: Race) -> "Table":

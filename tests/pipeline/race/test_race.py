@@ -118,7 +118,7 @@ def test_the_front_is_who_nobody_beats_in_both() -> None:
             [row("gcn", 0.9, 9.0), row("mlp", 0.85, 1.0), row("segment", 0.8, 18.0)],
             "the opponent gcn wins with a test accuracy of 0.900 ± 0.010; our best, segment, reaches 0.800 ± "
             "0.010, 0.100 less (significant: p = 0.01, paired over only 3 splits). "
-            "Gcn trains 2.0 times faster.",
+            "Of the two, gcn trains 2.0 times faster.",
         ),
         (
             [row("segment", 0.9, 9.0), row("gcn", 0.8, 9.0)],
