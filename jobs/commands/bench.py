@@ -119,6 +119,21 @@ def train(
     emit(run(2000, small_nodes=1000, rounds=1) if quick else run(nodes, rounds=rounds), as_json)
 
 
+@target("baselines")
+def baselines(
+    nodes: Annotated[int, typer.Option(min=1000, help="Nodes of the power-law graph.")] = 400_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = 3,
+    as_json: Json = False,
+) -> None:
+    """What an epoch of mlp, sgc and sign costs, 8 % of the nodes being in training, against plain torch.
+
+    Example: [bold]cocn bench baselines --json[/bold]
+    """
+    from pipeline.benchmarks.baselines import run
+
+    emit(run(nodes, rounds=rounds), as_json)
+
+
 def run_all() -> None:
     """Run every benchmark with its defaults.
 

@@ -195,6 +195,8 @@ def _plain(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
 
 def _pairs(path: Path, arrays: Arrays, *, rows_first: bool) -> NDArray[Any]:
     edges = arrays["edges"] if "edges" in arrays else np.zeros((0, 2), dtype=np.int64)
+    if not np.issubdtype(edges.dtype, np.integer):
+        raise UserError(f"Expected 'edges' in '{path}' to hold integers (got {edges.dtype})")
     if edges.ndim == 2 and edges.shape[1] == 2 and (rows_first or edges.shape[0] != 2):
         return edges.T
     if edges.ndim == 2 and edges.shape[0] == 2 and not rows_first:

@@ -119,7 +119,11 @@ def _read_table(path: Path) -> pa.Table:
         if path.suffix == ".parquet":
             return parquet.read_table(path)
         delimiter = "\t" if path.suffix == ".tsv" else ","
-        return csv.read_csv(path, parse_options=csv.ParseOptions(delimiter=delimiter))
+        return csv.read_csv(
+            # An empty line of a single column is a gap: without it all rows below would move up.
+            path,
+            parse_options=csv.ParseOptions(delimiter=delimiter, ignore_empty_lines=False),
+        )
     except (pa.ArrowInvalid, pa.ArrowSerializationError, OSError) as error:
         line = str(error).splitlines()[0]
         raise UserError(f"Expected '{path}' to be a whole table with equal rows (got {line})") from error

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,12 +71,17 @@ def options_from(data: DataConfig) -> SourceOptions:
     return SourceOptions.model_validate({name: getattr(data, name) for name in SourceOptions.model_fields})
 
 
-def ingest(options: SourceOptions, place: Path | Remote) -> Ingested:
+def ingest(
+    options: SourceOptions,
+    place: Path | Remote,
+    accept: Callable[[int, int], None] = lambda nodes, splits: None,
+) -> Ingested:
     """Read a source, clean it and write it as a store; the same source at the same place is kept.
 
     Args:
         options: The source.
         place: Where the store goes.
+        accept: Given the numbers of nodes and splits before anything is written; raises if they will not do.
 
     Raises:
         UserError: If the source is bad, or another graph is at `place`; nothing is left behind then.
@@ -85,9 +90,11 @@ def ingest(options: SourceOptions, place: Path | Remote) -> Ingested:
     parameters = describe_source(options)
     found = find_store(place, parameters)
     if found is not None:
+        accept(found.num_nodes, found.num_splits)
         return Ingested(found, fresh=False)
     scratch = place if isinstance(place, Path) else place.cache.directory
     with read_source(options, existing_parent(scratch)) as (graph, report):
+        accept(graph.csr.num_nodes, len(graph.splits))
         store = create_store(place, graph, parameters, report)
     store.record_timing(INGEST, StageTiming.since(start))
     return Ingested(store, fresh=True)

@@ -107,7 +107,7 @@ def parse_sealed_json(text: bytes, place: str) -> dict[str, object]:
     """What `seal_json` made, without the digest; `place` is named in errors."""
     try:
         content = json.loads(text)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise CorruptFileError(f"Expected '{place}' to be JSON (got {_first_line(error)})") from error
     if not isinstance(content, dict) or content.pop("digest", None) != text_sha256(content):
         raise CorruptFileError(f"Expected '{place}' to match its own digest (got changed content)")

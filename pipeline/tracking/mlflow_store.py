@@ -112,12 +112,13 @@ def existing_store(uri: str | None, output: Path) -> "TrackingStore":
     """The store that earlier runs wrote to; looking never creates one.
 
     Raises:
-        UserError: If it is a file that is not there.
+        UserError: If it is a file that is not there, or a server that does not answer.
     """
     store = TrackingStore(tracking_uri(uri, output))
     if store.uri.startswith(FILE_PREFIX) and not Path(store.uri.removeprefix(FILE_PREFIX)).exists():
         place = store.uri.removeprefix(FILE_PREFIX)
         raise UserError(f"Expected runs in '{place}' (got no such file); train something first: cocn demo")
+    store.require_answer()
     return store
 
 
@@ -238,6 +239,23 @@ class TrackingStore:
         history = self.client.get_metric_history(run_id, key)
         points = [Point(m.key, m.value, m.step, m.timestamp) for m in history]
         return sorted(points, key=lambda point: (point.step, point.time))
+
+    def require_answer(self) -> None:
+        """Refuse a tracker that does not answer.
+
+        Raises:
+            UserError: With its address and the reason.
+        """
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self.client.search_experiments(max_results=1)
+        except (MlflowException, OSError) as error:
+            lines = hide_passwords(str(error)).splitlines() or [type(error).__name__]
+            raise UserError(
+                f"Expected the tracker '{without_password(self.uri)}' to answer (got {lines[0][:200]}): "
+                "is it up, and are address and password right?"
+            ) from error
 
     def refuses_for_good(self, error: Exception) -> bool:
         """Whether sending the same again can never succeed: a file that is gone, a name MLflow forbids."""

@@ -7,18 +7,20 @@ grows, so the newest complete one is the one to continue from, whatever was kill
 import hashlib
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from pipeline.runtime.errors import UserError
 from pipeline.segments.loader import LoaderState
-from pipeline.storage.files import sync_directory
+from pipeline.storage.files import explain_full_disk, sync_directory
 from pipeline.training.origin import Origin
 
 Kind = Literal["last", "best"]
@@ -110,21 +112,36 @@ def save_checkpoint(
     building = directory / f".{final.name}.{os.getpid()}"
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
-    save_file(_contiguous(weights), building / WEIGHTS)
-    if optimiser is not None:
-        save_file(optimiser_tensors(optimiser), building / OPTIMISER)
-    if sequencer is not None:
-        save_file(_contiguous(sequencer), building / SEQUENCER)
-    if origin is not None:
-        (building / ORIGIN).write_text(origin.model_dump_json(indent=1), encoding="utf-8")
-    (building / STATE).write_text(state.model_dump_json(indent=1), encoding="utf-8")
-    for path in building.iterdir():
-        _sync(path)
-    building.rename(final)
+    try:
+        with explain_full_disk(final):
+            _save_tensors(_contiguous(weights), building / WEIGHTS)
+            if optimiser is not None:
+                _save_tensors(optimiser_tensors(optimiser), building / OPTIMISER)
+            if sequencer is not None:
+                _save_tensors(_contiguous(sequencer), building / SEQUENCER)
+            if origin is not None:
+                (building / ORIGIN).write_text(origin.model_dump_json(indent=1), encoding="utf-8")
+            (building / STATE).write_text(state.model_dump_json(indent=1), encoding="utf-8")
+            for path in building.iterdir():
+                _sync(path)
+            building.rename(final)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
     sync_directory(directory)
     for path in older:
         shutil.rmtree(path, ignore_errors=True)
     return final
+
+
+def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write tensors; what the system refused is its own error, and not one of the library's in words."""
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
 def latest_checkpoint(directory: Path, kind: Kind) -> Path | None:
@@ -182,7 +199,7 @@ def load_weights(path: Path, model: nn.Module) -> None:
         UserError: if they belong to a model of another shape.
     """
     try:
-        model.load_state_dict(load_file(path / WEIGHTS))
+        model.load_state_dict(_load_tensors(path / WEIGHTS))
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise UserError(f"Expected '{path}' to fit the model (got {reason})") from error
@@ -190,7 +207,7 @@ def load_weights(path: Path, model: nn.Module) -> None:
 
 def load_sequencer(path: Path) -> dict[str, Tensor] | None:
     """Weights of position regression that the sequences of the running epoch were made with."""
-    return load_file(path / SEQUENCER) if (path / SEQUENCER).exists() else None
+    return _load_tensors(path / SEQUENCER) if (path / SEQUENCER).exists() else None
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -207,10 +224,19 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 def load_optimiser(path: Path, optimiser: torch.optim.Optimizer) -> None:
     """Put the tensors of a checkpoint back; hyper-parameters stay those of the configuration."""
     state: dict[int, dict[str, Tensor]] = {}
-    for key, value in load_file(path / OPTIMISER).items():
+    for key, value in _load_tensors(path / OPTIMISER).items():
         number, name = key.split(".", 1)
         state.setdefault(int(number), {})[name] = value
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def _load_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise UserError(
+            f"Expected '{path}' to be a whole file of tensors (got {error}): take another checkpoint"
+        ) from error
 
 
 def weights_digest(weights: dict[str, Tensor]) -> str:

@@ -1,6 +1,7 @@
 """Training: one loop for every model, in this process or under Ray Train on many."""
 
 import math
+import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def train_worker(
 
 def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device, resources: ExitStack) -> None:
     """The loop; `resources` closes what it opens, however it ends."""
-    settings = job.config.train
+    settings, began = job.config.train, time.monotonic()
     if job.mirror is not None:
         pull(job.mirror, job.directory)
     store = open_store(job.store)
@@ -77,7 +78,7 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device, 
     class_weights = balance_classes(store, job.config, device) if weighted else None
     total_steps = settings.epochs * feed.steps_per_epoch
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
-    deadline = Deadline(settings.time_budget, spent=state.seconds)
+    deadline = Deadline(settings.time_budget, spent=state.seconds + time.monotonic() - began)
     saver = CheckpointSaver(job, origin, rank)
     recorder = resources.enter_context(closing(Recorder(job, state, rank)))
     out_of_time = False

@@ -148,13 +148,25 @@ def check_source(options: SourceOptions, splits: Collection[int], length: int | 
     """
     size, count = known_size(options), known_splits(options)
     if size is not None:
-        require_memory(size * GENERATED_NODE_BYTES, f"a graph of {size:,} generated nodes", "fewer of them")
-        if length is not None:
-            check_length(length, size)
+        what = f"a graph of {size:,} generated nodes"
+        require_memory(size * GENERATED_NODE_BYTES, what, "fewer of them")
+    check_counts(options.source, splits, length, nodes=size, available=count)
+
+
+def check_counts(
+    name: str, splits: Collection[int], length: int | None, *, nodes: int | None, available: int | None
+) -> None:
+    """Refuse segments longer than a graph and splits that it does not have; None where that is not known.
+
+    Raises:
+        UserError: Naming what there is.
+    """
+    if nodes is not None and length is not None:
+        check_length(length, nodes)
     for split in splits:
-        if count is not None and split >= count:
+        if available is not None and split >= max(available, 1):
             raise UserError(
-                f"Expected 'data.split' to be below {count}, the number of splits of '{options.source}' "
+                f"Expected 'data.split' to be below {available}, the number of splits of '{name}' "
                 f"(got {split})"
             )
 

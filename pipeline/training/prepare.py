@@ -10,7 +10,7 @@ from pipeline.config.settings import SourceOptions
 from pipeline.engine.session import ray_session
 from pipeline.features.arrangement import write_arrangement
 from pipeline.features.propagation import propagate_features
-from pipeline.ingest.stage import describe_source, ingest, options_from, short_name
+from pipeline.ingest.stage import Ingested, describe_source, ingest, is_collection, options_from, short_name
 from pipeline.orders.stage import OrderParameters, OrderSummary, write_orders
 from pipeline.positions.stage import (
     DEFAULT_BUDGET_SECONDS,
@@ -29,6 +29,7 @@ from pipeline.store.manifest import StageTiming
 from pipeline.training.hidden_links import write_links
 from pipeline.training.needs import Needs, resolve_needs
 from pipeline.training.preflight import (
+    check_counts,
     check_graph,
     check_parameters,
     check_segments,
@@ -86,9 +87,9 @@ def prepare(
         budget_seconds: Core-seconds that exact profiles may take.
         say: Told what was decided and how long stages took.
     """
-    check_source(options, (config.data.split,), config.segments.length)
     place = resolve(config.data.store or default_store(config.output, options), config.storage)
-    ingested = ingest(options, place)
+    length = None if is_collection(options) else config.segments.length
+    ingested = ingest_checked(options, place, (config.data.split,) if segments else (), length)
     store = ingested.store
     times = [_time_of(store, "ingest", not ingested.fresh)]
     say(_line(times[-1]))
@@ -131,6 +132,18 @@ def run_stages(
             times.append(_time_of(store, name, not ran))
             say(_line(times[-1]))
     return choice, times
+
+
+def ingest_checked(
+    options: SourceOptions, place: Path | Remote, splits: Collection[int], length: int | None
+) -> Ingested:
+    """Ingest a source, unless it lacks a split or the nodes of a segment: nothing is written then."""
+
+    def accept(nodes: int, available: int) -> None:
+        check_counts(options.source, splits, length, nodes=nodes, available=available)
+
+    check_source(options, splits, length)
+    return ingest(options, place, accept)
 
 
 def check_stages(
@@ -205,9 +218,9 @@ def open_prepared(
         require_source(data)
         options = options_from(data)
         ordered = any(may_need_orders(model) for model in chosen)
-        check_source(options, splits or (data.split,), config.segments.length if ordered else None)
+        length = config.segments.length if ordered else None
         place = place or resolve(default_store(config.output, options), config.storage)
-        store = ingest(options, place).store
+        store = ingest_checked(options, place, splits or (data.split,), length).store
     for each in configs:
         check_graph(store, each, splits or (data.split,))
     needs = [resolve_needs(each, store) for each in configs]

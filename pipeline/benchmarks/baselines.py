@@ -1,0 +1,158 @@
+"""What an epoch of cheap opponents costs: against a plain torch loop on the same rows, and one another."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel
+
+from pipeline.config.loading import Config, load_config
+from pipeline.ingest.generators import power_law
+from pipeline.models.networks import Inputs, build_model
+from pipeline.models.opponents import RowBatch
+from pipeline.models.opponents.perceptrons import RowOpponent
+from pipeline.presets import default_preset
+from pipeline.store.access import create_store
+from pipeline.store.graph_store import GraphStore
+from pipeline.training.job import TrainJob
+from pipeline.training.loop import train_worker
+from pipeline.training.opponent_inputs import read_rows
+from pipeline.training.optimisation import make_optimiser
+from pipeline.training.results import read_epochs
+
+NUM_NODES = 400_000
+TRAIN_SHARE = 0.08
+NUM_FEATURES = 64
+
+
+class Synthetic(BaseModel):
+    """What decides the graph."""
+
+    nodes: int
+
+
+@dataclass(frozen=True)
+class BaselineCost:
+    """Medians of interleaved rounds on one thread; epochs without their validation."""
+
+    nodes: int
+    train_rows: int
+    mlp_rows_per_second: float
+    mlp_vs_plain_torch: float
+    """Seconds of an epoch over those of a plain torch loop over the same rows."""
+    sign_rows_per_second: float
+    sign_vs_plain_torch: float
+    sgc_epoch_vs_first: float
+    """Seconds of a later epoch over those of the first, which has to propagate."""
+    sgc_epoch_vs_mlp: float
+    """Seconds of a later epoch over those of one of `mlp`."""
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """Seconds of the epochs of one training: reading the graph and the first epoch, and later ones."""
+
+    first: float
+    later: float
+
+
+def run(nodes: int = NUM_NODES, *, epochs: int = 6, rounds: int = 3) -> BaselineCost:
+    """Measure.
+
+    Args:
+        nodes: Nodes of the power-law graph.
+        epochs: Epochs of a training.
+        rounds: Trainings of each model, one of each in turn.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with tempfile.TemporaryDirectory(prefix="cocn-") as temporary:
+            store = make_store(Path(temporary) / "store", nodes)
+            return measure(store, Path(temporary), epochs, rounds)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def measure(store: GraphStore, directory: Path, epochs: int, rounds: int) -> BaselineCost:
+    """Train each model and its plain twin in turn."""
+    ours: dict[str, list[Epochs]] = {"mlp": [], "sgc": [], "sign": []}
+    plain: dict[str, list[float]] = {"mlp": [], "sign": []}
+    for number in range(rounds):
+        for name in ours:
+            config = configure(name, directory, epochs)
+            ours[name].append(time_training(store, config, directory / f"{name}-{number}"))
+            if name in plain:
+                plain[name].append(time_plain_loop(store, config))
+    rows = int((store.split(0) == 0).sum())
+    later = {name: statistics.median(each.later for each in measured) for name, measured in ours.items()}
+    return BaselineCost(
+        nodes=store.num_nodes,
+        train_rows=rows,
+        mlp_rows_per_second=rows / later["mlp"],
+        mlp_vs_plain_torch=_ratio([each.later for each in ours["mlp"]], plain["mlp"]),
+        sign_rows_per_second=rows / later["sign"],
+        sign_vs_plain_torch=_ratio([each.later for each in ours["sign"]], plain["sign"]),
+        sgc_epoch_vs_first=later["sgc"] / statistics.median(each.first for each in ours["sgc"]),
+        sgc_epoch_vs_mlp=later["sgc"] / later["mlp"],
+    )
+
+
+def make_store(path: Path, nodes: int) -> GraphStore:
+    """A power-law graph of which few nodes are in training."""
+    graph = power_law(nodes, num_features=NUM_FEATURES)
+    part = np.random.default_rng(0).random(nodes)
+    split = np.where(part < TRAIN_SHARE, 0, np.where(part < 2 * TRAIN_SHARE, 1, 2)).astype(np.int8)
+    return create_store(path, replace(graph, splits=split[None]), Synthetic(nodes=nodes))
+
+
+def configure(name: str, output: Path, epochs: int) -> Config:
+    """A model with the settings that it has on any graph, validated once at the end."""
+    fixed = {"output": output, "train.epochs": epochs, "train.validate_every": epochs, "train.patience": 0}
+    config = load_config(None, fixed, preset=default_preset(name))
+    return config.model_copy(update={"model": config.model.model_copy(update={"name": name})})
+
+
+def time_training(store: GraphStore, config: Config, directory: Path) -> Epochs:
+    """Train by the loop that all models train by."""
+    directory.mkdir()
+    train_worker(TrainJob(config, store.place, directory))
+    records = read_epochs(directory)
+    rows = int((store.split(0) == 0).sum())
+    # Throughput leaves out validation, and the first line also has the time to open the graph.
+    later = statistics.median(rows / record.rows_per_second for record in records[1:])
+    return Epochs(first=records[0].seconds, later=later)
+
+
+def time_plain_loop(store: GraphStore, config: Config) -> float:
+    """Seconds of an epoch of the loop that anybody would write: a permutation, slices, steps of Adam."""
+    torch.manual_seed(0)
+    model = build_model(config.model, config.segments, Inputs.of(store, config))
+    if not isinstance(model, RowOpponent):
+        raise TypeError(f"Expected a model that reads rows (got {config.model.name})")
+    train = np.flatnonzero(store.split(0) == 0)
+    rows = read_rows(store, config, model).take(train, torch.device("cpu"))
+    labels = torch.from_numpy(store.labels()[train].astype(np.int64))
+    optimiser = make_optimiser(model.parameters(), config.train)
+    times = []
+    for _ in range(config.train.epochs):
+        start = time.perf_counter()
+        for chosen in torch.split(torch.randperm(len(train)), config.train.batch_size):
+            batch = RowBatch(tuple(block[chosen] for block in rows.blocks))
+            loss = F.cross_entropy(model(batch), labels[chosen])
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])
+
+
+def _ratio(ours: Sequence[float], plain: Sequence[float]) -> float:
+    """Median over rounds: both of a round ran one after the other, under the same load."""
+    return statistics.median(mine / theirs for mine, theirs in zip(ours, plain, strict=True))
