@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.public_names import imported_names, listed_names, rooms_it_says_it_may_import
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("cocn", "pipeline", "jobs")
 LOWER = {"cocn": {"cocn"}, "pipeline": {"cocn", "pipeline"}, "jobs": {"cocn", "pipeline", "jobs"}}
@@ -126,6 +128,19 @@ def test_a_room_imports_only_from_rooms_below_it(room: str) -> None:
     for source in (ROOT / "pipeline" / room).rglob("*.py"):
         if "assets" not in source.parts:  # the script inside a logged model imports the name that stays
             assert imported_rooms(source) <= allowed, source
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_lists_its_public_names_and_what_it_may_import(room: str) -> None:
+    remedy = "run `python -m tests.public_names`"
+    assert listed_names(room) == imported_names(room), remedy
+    assert rooms_it_says_it_may_import(room) == [*ROOMS[: ROOMS.index(room)]], remedy
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_name_that_other_rooms_import_has_no_underscore(room: str) -> None:
+    private = {name for names in imported_names(room).values() for name in names if name.startswith("_")}
+    assert not private
 
 
 @pytest.mark.parametrize("room", ROOMS)

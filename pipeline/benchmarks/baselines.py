@@ -26,12 +26,12 @@ from pipeline.training.opponent_inputs import read_rows
 from pipeline.training.optimisation import make_optimiser
 from pipeline.training.results import read_epochs
 
-NUM_NODES = 400_000
-TRAIN_SHARE = 0.08
-NUM_FEATURES = 64
+_NUM_NODES = 400_000
+_TRAIN_SHARE = 0.08
+_NUM_FEATURES = 64
 
 
-class Synthetic(BaseModel):
+class _Synthetic(BaseModel):
     """What decides the graph."""
 
     nodes: int
@@ -55,14 +55,14 @@ class BaselineCost:
 
 
 @dataclass(frozen=True)
-class Epochs:
+class _Epochs:
     """Seconds of the epochs of one training: reading the graph and the first epoch, and later ones."""
 
     first: float
     later: float
 
 
-def run(nodes: int = NUM_NODES, *, epochs: int = 6, rounds: int = 3) -> BaselineCost:
+def run(nodes: int = _NUM_NODES, *, epochs: int = 6, rounds: int = 3) -> BaselineCost:
     """Measure.
 
     Args:
@@ -74,22 +74,22 @@ def run(nodes: int = NUM_NODES, *, epochs: int = 6, rounds: int = 3) -> Baseline
     torch.set_num_threads(1)
     try:
         with tempfile.TemporaryDirectory(prefix="cocn-") as temporary:
-            store = make_store(Path(temporary) / "store", nodes)
-            return measure(store, Path(temporary), epochs, rounds)
+            store = _make_store(Path(temporary) / "store", nodes)
+            return _measure(store, Path(temporary), epochs, rounds)
     finally:
         torch.set_num_threads(threads)
 
 
-def measure(store: GraphStore, directory: Path, epochs: int, rounds: int) -> BaselineCost:
+def _measure(store: GraphStore, directory: Path, epochs: int, rounds: int) -> BaselineCost:
     """Train each model and its plain twin in turn."""
-    ours: dict[str, list[Epochs]] = {"mlp": [], "sgc": [], "sign": []}
+    ours: dict[str, list[_Epochs]] = {"mlp": [], "sgc": [], "sign": []}
     plain: dict[str, list[float]] = {"mlp": [], "sign": []}
     for number in range(rounds):
         for name in ours:
-            config = configure(name, directory, epochs)
-            ours[name].append(time_training(store, config, directory / f"{name}-{number}"))
+            config = _configure(name, directory, epochs)
+            ours[name].append(_time_training(store, config, directory / f"{name}-{number}"))
             if name in plain:
-                plain[name].append(time_plain_loop(store, config))
+                plain[name].append(_time_plain_loop(store, config))
     rows = int((store.split(0) == 0).sum())
     later = {name: statistics.median(each.later for each in measured) for name, measured in ours.items()}
     return BaselineCost(
@@ -104,22 +104,22 @@ def measure(store: GraphStore, directory: Path, epochs: int, rounds: int) -> Bas
     )
 
 
-def make_store(path: Path, nodes: int) -> GraphStore:
+def _make_store(path: Path, nodes: int) -> GraphStore:
     """A power-law graph of which few nodes are in training."""
-    graph = power_law(nodes, num_features=NUM_FEATURES)
+    graph = power_law(nodes, num_features=_NUM_FEATURES)
     part = np.random.default_rng(0).random(nodes)
-    split = np.where(part < TRAIN_SHARE, 0, np.where(part < 2 * TRAIN_SHARE, 1, 2)).astype(np.int8)
-    return create_store(path, replace(graph, splits=split[None]), Synthetic(nodes=nodes))
+    split = np.where(part < _TRAIN_SHARE, 0, np.where(part < 2 * _TRAIN_SHARE, 1, 2)).astype(np.int8)
+    return create_store(path, replace(graph, splits=split[None]), _Synthetic(nodes=nodes))
 
 
-def configure(name: str, output: Path, epochs: int) -> Config:
+def _configure(name: str, output: Path, epochs: int) -> Config:
     """A model with the settings that it has on any graph, validated once at the end."""
     fixed = {"output": output, "train.epochs": epochs, "train.validate_every": epochs, "train.patience": 0}
     config = load_config(None, fixed, preset=default_preset(name))
     return config.model_copy(update={"model": config.model.model_copy(update={"name": name})})
 
 
-def time_training(store: GraphStore, config: Config, directory: Path) -> Epochs:
+def _time_training(store: GraphStore, config: Config, directory: Path) -> _Epochs:
     """Train by the loop that all models train by."""
     directory.mkdir()
     train_worker(TrainJob(config, store.place, directory))
@@ -127,10 +127,10 @@ def time_training(store: GraphStore, config: Config, directory: Path) -> Epochs:
     rows = int((store.split(0) == 0).sum())
     # Throughput leaves out validation, and the first line also has the time to open the graph.
     later = statistics.median(rows / record.rows_per_second for record in records[1:])
-    return Epochs(first=records[0].seconds, later=later)
+    return _Epochs(first=records[0].seconds, later=later)
 
 
-def time_plain_loop(store: GraphStore, config: Config) -> float:
+def _time_plain_loop(store: GraphStore, config: Config) -> float:
     """Seconds of an epoch of the loop that anybody would write: a permutation, slices, steps of Adam."""
     torch.manual_seed(0)
     model = build_model(config.model, config.segments, Inputs.of(store, config))

@@ -16,12 +16,12 @@ from cocn import GraphBatch, reference
 from pipeline.runtime.memory import peak_memory
 from pipeline.runtime.progress import progress
 
-FEATURES = 16
-CLASSES = 5
-ROUNDS = 3
-FAST_STEPS_PER_ROUND = 3
-GROWTH_DEGREE = 8
-Forward = Callable[[cocn.CoCN, GraphBatch], Tensor]
+_FEATURES = 16
+_CLASSES = 5
+_ROUNDS = 3
+_FAST_STEPS_PER_ROUND = 3
+_GROWTH_DEGREE = 8
+_Forward = Callable[[cocn.CoCN, GraphBatch], Tensor]
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,19 @@ def run(
         growth_nodes: sizes between which growth is measured, at degree 8.
         seed: seed of graphs and parameters.
     """
-    model, graph = make_case(nodes, edges, seed)
-    with progress("expanded", ROUNDS + 4, "rounds") as bar:
-        error = compare(model, graph)
+    model, graph = _make_case(nodes, edges, seed)
+    with progress("expanded", _ROUNDS + 4, "rounds") as bar:
+        error = _compare(model, graph)
         bar.advance()
         fast, dense = [], []
-        for _ in range(ROUNDS):
-            dense.append(time_step(model, graph, reference.forward))
-            times = [time_step(model, graph, forward_fast) for _ in range(FAST_STEPS_PER_ROUND)]
+        for _ in range(_ROUNDS):
+            dense.append(_time_step(model, graph, reference.forward))
+            times = [_time_step(model, graph, _forward_fast) for _ in range(_FAST_STEPS_PER_ROUND)]
             fast.append(statistics.median(times))
             bar.advance()
-        ratio = measure_memory("dense", nodes, edges, seed) / measure_memory("fast", nodes, edges, seed)
+        ratio = _measure_memory("dense", nodes, edges, seed) / _measure_memory("fast", nodes, edges, seed)
         bar.advance()
-        growth = measure_growth(growth_nodes, seed)
+        growth = _measure_growth(growth_nodes, seed)
         bar.advance(2)
     return ExpandedBenchmark(
         nodes=nodes,
@@ -83,32 +83,32 @@ def run(
     )
 
 
-def make_case(nodes: int, edges: int, seed: int) -> tuple[cocn.CoCN, GraphBatch]:
+def _make_case(nodes: int, edges: int, seed: int) -> tuple[cocn.CoCN, GraphBatch]:
     """The reference configuration on a random graph with about this many undirected edges."""
     torch.manual_seed(seed)
     pairs = torch.randint(nodes, (2, edges))
     pairs = pairs[:, pairs[0] != pairs[1]]
     edge_index = torch.cat([pairs, pairs.flip(0)], dim=1).unique(dim=1)
     model = cocn.ExpandedCoCN(
-        FEATURES,
+        _FEATURES,
         64,
-        CLASSES,
+        _CLASSES,
         num_heads=8,
         kernel_size=5,
         unit_layers=2,
         pool_layers=2,
         rank_gradient="taylor",
     )
-    return model, model.prepare(torch.randn(nodes, FEATURES), edge_index=edge_index)
+    return model, model.prepare(torch.randn(nodes, _FEATURES), edge_index=edge_index)
 
 
-def forward_fast(model: cocn.CoCN, graph: GraphBatch) -> Tensor:
+def _forward_fast(model: cocn.CoCN, graph: GraphBatch) -> Tensor:
     """The network as users run it."""
     out: Tensor = model(graph)
     return out
 
 
-def time_step(model: cocn.CoCN, graph: GraphBatch, forward: Forward) -> float:
+def _time_step(model: cocn.CoCN, graph: GraphBatch, forward: _Forward) -> float:
     """Seconds of one training step."""
     optimiser = torch.optim.AdamW(model.parameters(), 1e-6)
     start = time.perf_counter()
@@ -119,10 +119,10 @@ def time_step(model: cocn.CoCN, graph: GraphBatch, forward: Forward) -> float:
     return seconds
 
 
-def compare(model: cocn.CoCN, graph: GraphBatch) -> float:
+def _compare(model: cocn.CoCN, graph: GraphBatch) -> float:
     """Largest difference between the fast and the dense network."""
     outputs, gradients = [], []
-    for forward in (forward_fast, reference.forward):
+    for forward in (_forward_fast, reference.forward):
         model.zero_grad(set_to_none=True)
         out = forward(model, graph)
         out.square().mean().backward()
@@ -137,19 +137,19 @@ def compare(model: cocn.CoCN, graph: GraphBatch) -> float:
     return largest
 
 
-def measure_growth(sizes: tuple[int, int], seed: int) -> float:
+def _measure_growth(sizes: tuple[int, int], seed: int) -> float:
     """Exponent of the step time between two sizes, measured in turns; the median over rounds."""
-    cases = [make_case(nodes, nodes * GROWTH_DEGREE // 2, seed) for nodes in sizes]
+    cases = [_make_case(nodes, nodes * _GROWTH_DEGREE // 2, seed) for nodes in sizes]
     for case in cases:
-        time_step(*case, forward_fast)
+        _time_step(*case, _forward_fast)
     ratios = []
-    for _ in range(ROUNDS):
-        small = statistics.median(time_step(*cases[0], forward_fast) for _ in range(FAST_STEPS_PER_ROUND))
-        ratios.append(time_step(*cases[1], forward_fast) / small)
+    for _ in range(_ROUNDS):
+        small = statistics.median(_time_step(*cases[0], _forward_fast) for _ in range(_FAST_STEPS_PER_ROUND))
+        ratios.append(_time_step(*cases[1], _forward_fast) / small)
     return math.log(statistics.median(ratios)) / math.log(sizes[1] / sizes[0])
 
 
-def measure_memory(kind: str, nodes: int, edges: int, seed: int) -> float:
+def _measure_memory(kind: str, nodes: int, edges: int, seed: int) -> float:
     """Bytes that one step adds to the peak of a process of its own."""
     arguments = [kind, *(str(number) for number in (nodes, edges, seed))]
     command = [sys.executable, "-W", "ignore", "-m", "pipeline.benchmarks.expanded", *arguments]
@@ -157,13 +157,13 @@ def measure_memory(kind: str, nodes: int, edges: int, seed: int) -> float:
     return float(done.stdout.split()[-1])
 
 
-def added_memory(kind: str, nodes: int, edges: int, seed: int) -> int:
+def _added_memory(kind: str, nodes: int, edges: int, seed: int) -> int:
     """Run one step here and return the growth of this process's peak, in bytes."""
-    model, graph = make_case(nodes, edges, seed)
+    model, graph = _make_case(nodes, edges, seed)
     before = peak_memory()
-    time_step(model, graph, forward_fast if kind == "fast" else reference.forward)
+    _time_step(model, graph, _forward_fast if kind == "fast" else reference.forward)
     return max(peak_memory() - before, 1)
 
 
 if __name__ == "__main__":
-    print(added_memory(sys.argv[1], *(int(word) for word in sys.argv[2:])))  # noqa: T201
+    print(_added_memory(sys.argv[1], *(int(word) for word in sys.argv[2:])))  # noqa: T201

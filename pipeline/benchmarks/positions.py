@@ -21,9 +21,9 @@ from pipeline.positions.search import MAX_SOURCES, NO_LIMIT, Searcher, Sums
 from pipeline.runtime.progress import progress
 from pipeline.store.arrays import CSR
 
-ROUNDS = 8
-SEARCHES_PER_ROUND = 4
-FULL_DEPTH_BATCHES = 12
+_ROUNDS = 8
+_SEARCHES_PER_ROUND = 4
+_FULL_DEPTH_BATCHES = 12
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,17 @@ def run(
         seed: Seed of the graph and of the sources that networkit searches from.
         generator: Which model draws the graph.
     """
-    warm_up()
-    full = Sweeps(power_law_graph(nodes, seed=seed, generator=generator), truncate)
-    half = Sweeps(power_law_graph(nodes // 2, seed=seed, generator=generator), truncate)
-    race = run_race(full, half, seed)
+    _warm_up()
+    full = _Sweeps(power_law_graph(nodes, seed=seed, generator=generator), truncate)
+    half = _Sweeps(power_law_graph(nodes // 2, seed=seed, generator=generator), truncate)
+    race = _run_race(full, half, seed)
     return PositionsBenchmark(
         nodes=nodes,
         edges=full.csr.num_edges // 2,
         truncate=truncate,
         generator=generator,
         speedup_vs_networkit=race.speedup(full.arranging / nodes),
-        speedup_full_depth=statistics.median(race.theirs) / time_full_depth(full.layout),
+        speedup_full_depth=statistics.median(race.theirs) / _time_full_depth(full.layout),
         mismatches=race.mismatches,
         edge_visits_per_second=count_edge_visits(full.csr, full.counts()) / full.seconds,
         growth=math.log2(sum(full.rounds) / nodes) - math.log2(sum(half.rounds) / (nodes // 2)),
@@ -81,7 +81,7 @@ def run(
     )
 
 
-class Sweeps:
+class _Sweeps:
     """The profiles of all pairs of a graph, in timed rounds."""
 
     def __init__(self, csr: CSR, truncate: int) -> None:
@@ -97,7 +97,7 @@ class Sweeps:
         sources = self.layout.sources(None)
         batches = [sources[i : i + MAX_SOURCES] for i in range(0, len(sources), MAX_SOURCES)]
         # Neighbouring batches are alike, so every round takes some from everywhere.
-        self._parts = [batches[number::ROUNDS] for number in range(min(ROUNDS, len(batches)))]
+        self._parts = [batches[number::_ROUNDS] for number in range(min(_ROUNDS, len(batches)))]
 
     def run(self, number: int) -> None:
         """Run and time one round; those beyond the last are empty."""
@@ -139,10 +139,10 @@ class Race:
         return float(statistics.median(ratios))
 
 
-def run_race(full: Sweeps, half: Sweeps, seed: int) -> Race:
+def _run_race(full: _Sweeps, half: _Sweeps, seed: int) -> Race:
     """Rounds of the graph, of the one of half its size, and of networkit's searches, in turns."""
     graph, rounds = networkit_graph(full.csr), full.num_rounds
-    sources = np.random.default_rng(seed).permutation(full.csr.num_nodes)[: rounds * SEARCHES_PER_ROUND]
+    sources = np.random.default_rng(seed).permutation(full.csr.num_nodes)[: rounds * _SEARCHES_PER_ROUND]
     theirs: list[float] = []
     with progress("all pairs", rounds, "rounds") as bar:
         for number, chosen in enumerate(np.array_split(sources, rounds)):
@@ -150,10 +150,10 @@ def run_race(full: Sweeps, half: Sweeps, seed: int) -> Race:
             half.run(number)
             theirs += [time_search(graph, int(source)) for source in chosen]
             bar.advance()
-    return Race(full.rounds, full.sizes, theirs, count_mismatches(graph, full.counts(), sources))
+    return Race(full.rounds, full.sizes, theirs, _count_mismatches(graph, full.counts(), sources))
 
 
-def count_mismatches(graph: Any, counts: NDArray[np.int32], sources: NDArray[np.int64]) -> int:
+def _count_mismatches(graph: Any, counts: NDArray[np.int32], sources: NDArray[np.int64]) -> int:
     """Counts of the sources that are not those of networkit's distances."""
     levels, wrong = counts.shape[1], 0
     for source in sources:
@@ -163,12 +163,12 @@ def count_mismatches(graph: Any, counts: NDArray[np.int32], sources: NDArray[np.
     return wrong
 
 
-def time_full_depth(layout: Layout) -> float:
+def _time_full_depth(layout: Layout) -> float:
     """Seconds a source of sweeps without limit, from batches drawn at random."""
     size = layout.csr.num_nodes
     searcher, sums, seconds = Searcher(layout.csr), Sums.zeros(size, 1), []
     starts = np.arange(0, size, MAX_SOURCES)
-    for begin in np.random.default_rng(0).permutation(starts)[:FULL_DEPTH_BATCHES]:
+    for begin in np.random.default_rng(0).permutation(starts)[:_FULL_DEPTH_BATCHES]:
         batch = layout.sources(None)[begin : begin + MAX_SOURCES]
         start = time.perf_counter()
         searcher.sweep(batch, NO_LIMIT, sums)
@@ -176,7 +176,7 @@ def time_full_depth(layout: Layout) -> float:
     return statistics.mean(seconds)
 
 
-def warm_up() -> None:
+def _warm_up() -> None:
     """Load or compile the kernels before anything is timed."""
     layout = lay_out(power_law_graph(100))
     Searcher(layout.csr).sweep(layout.sources(None), 2, Sums.zeros(100, 2))

@@ -31,16 +31,16 @@ from pipeline.store.access import create_store, open_store
 from pipeline.store.arrays import GraphArrays
 from pipeline.store.graph_store import GraphStore, PositionSummary
 
-HEADS = 8
-LENGTH = 8
-CHANNELS = 64
-FEATURES = 12
-CLASSES = 2
-BATCH_ROWS = 1000
-ROUNDS = 5
-MODEL_STEPS = 5
-SMALL_NODES = 100_000
-LARGE_NODES = 1_000_000
+_HEADS = 8
+_LENGTH = 8
+_CHANNELS = 64
+_FEATURES = 12
+_CLASSES = 2
+_BATCH_ROWS = 1000
+_ROUNDS = 5
+_MODEL_STEPS = 5
+_SMALL_NODES = 100_000
+_LARGE_NODES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,16 @@ class SegmentsCost:
     resident_growth: float
 
 
-class Synthetic(BaseModel):
+class _Synthetic(BaseModel):
     """Parameters of a graph made for measuring."""
 
     nodes: int
     seed: int = 0
 
 
-def run(nodes: int = 421_961, small_nodes: int = SMALL_NODES, large_nodes: int = LARGE_NODES) -> SegmentsCost:
+def run(
+    nodes: int = 421_961, small_nodes: int = _SMALL_NODES, large_nodes: int = _LARGE_NODES
+) -> SegmentsCost:
     """Measure on power-law graphs with as many edges a node as genius has.
 
     Args:
@@ -87,9 +89,9 @@ def run(nodes: int = 421_961, small_nodes: int = SMALL_NODES, large_nodes: int =
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        sort, build, resequence = time_building(nodes)
+        sort, build, resequence = _time_building(nodes)
         with tempfile.TemporaryDirectory() as directory:
-            rows, model_rows = time_streaming(Path(directory), nodes)
+            rows, model_rows = _time_streaming(Path(directory), nodes)
             small = peak_of_streaming(Path(directory), small_nodes)
             large = peak_of_streaming(Path(directory), large_nodes)
     finally:
@@ -109,51 +111,51 @@ def run(nodes: int = 421_961, small_nodes: int = SMALL_NODES, large_nodes: int =
     )
 
 
-def time_building(nodes: int) -> tuple[float, float, float]:
+def _time_building(nodes: int) -> tuple[float, float, float]:
     """Seconds of sorting, of building every window, and of building without cutting the windows."""
-    graph, positions = make_graph(nodes), random_positions(nodes)
+    graph, positions = _make_graph(nodes), _random_positions(nodes)
     columns = torch.from_numpy(positions)
     shards = np.array_split(np.arange(nodes), -(-nodes // SegmentConfig().shard_rows))
 
     def resequence() -> None:
-        build_segments(sequence(positions, graph.csr), graph.csr, LENGTH)
+        build_segments(sequence(positions, graph.csr), graph.csr, _LENGTH)
 
     def build() -> None:
-        segments = build_segments(sequence(positions, graph.csr), graph.csr, LENGTH)
+        segments = build_segments(sequence(positions, graph.csr), graph.csr, _LENGTH)
         for shard in shards:
             segments.windows(shard)
 
     def sort() -> None:
-        for head in range(HEADS):
+        for head in range(_HEADS):
             torch.sort(columns[:, head])
 
-    medians = interleave([sort, build, resequence])
+    medians = _interleave([sort, build, resequence])
     return medians[0], medians[1], medians[2]
 
 
-def time_streaming(directory: Path, nodes: int) -> tuple[float, float]:
+def _time_streaming(directory: Path, nodes: int) -> tuple[float, float]:
     """Records a second of the loader alone, and of training steps alone."""
-    loader = SegmentLoader(open_segments(make_store(directory / "store", nodes), 0, "train"), BATCH_ROWS)
-    batches = list(loader.take(MODEL_STEPS))
+    loader = SegmentLoader(open_segments(make_store(directory / "store", nodes), 0, "train"), _BATCH_ROWS)
+    batches = list(loader.take(_MODEL_STEPS))
     rates = []
-    for epoch in range(1, 1 + ROUNDS):
+    for epoch in range(1, 1 + _ROUNDS):
         loader.set_epoch(epoch)
         start = time.perf_counter()
         for _ in loader:
             pass
         rates.append(loader.plan.num_rows / (time.perf_counter() - start))
-    return statistics.median(rates), time_model(batches)
+    return statistics.median(rates), _time_model(batches)
 
 
-def time_model(batches: list[SegmentBatch]) -> float:
+def _time_model(batches: list[SegmentBatch]) -> float:
     """Records a second of training steps of the reference model."""
     torch.manual_seed(0)
     model = SegmentCoCN(
-        FEATURES,
-        CHANNELS,
-        CLASSES,
-        segment_length=LENGTH,
-        num_heads=HEADS,
+        _FEATURES,
+        _CHANNELS,
+        _CLASSES,
+        segment_length=_LENGTH,
+        num_heads=_HEADS,
         kernel_size=5,
         unit_layers=4,
         pool_layers=1,
@@ -181,11 +183,11 @@ def peak_of_streaming(directory: Path, nodes: int) -> int:
 
 def stream(path: Path) -> int:
     """Read one epoch; returns the peak of this process's anonymous memory."""
-    loader = SegmentLoader(open_segments(open_store(path), 0, "train"), BATCH_ROWS)
-    return max(anonymous_bytes() for _ in loader)
+    loader = SegmentLoader(open_segments(open_store(path), 0, "train"), _BATCH_ROWS)
+    return max(_anonymous_bytes() for _ in loader)
 
 
-def anonymous_bytes() -> int:
+def _anonymous_bytes() -> int:
     """Resident memory of this process that is no page of a file."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
@@ -193,34 +195,34 @@ def anonymous_bytes() -> int:
 
 def make_store(path: Path, nodes: int) -> GraphStore:
     """A store of a synthetic graph with segments."""
-    store = create_store(path, make_graph(nodes), Synthetic(nodes=nodes))
-    with store.begin("positions", Synthetic(nodes=nodes)) as stage:
-        stage.write_table("columns.arrow", pa.table({"columns": list_column(random_positions(nodes))}))
-        stage.commit(PositionSummary(columns=tuple(f"random {head}" for head in range(HEADS))))
+    store = create_store(path, _make_graph(nodes), _Synthetic(nodes=nodes))
+    with store.begin("positions", _Synthetic(nodes=nodes)) as stage:
+        stage.write_table("columns.arrow", pa.table({"columns": list_column(_random_positions(nodes))}))
+        stage.commit(PositionSummary(columns=tuple(f"random {head}" for head in range(_HEADS))))
     config = Config(
         positions=PositionConfig(order="profile"),
-        model=ModelConfig(heads=HEADS),
-        segments=SegmentConfig(length=LENGTH),
+        model=ModelConfig(heads=_HEADS),
+        segments=SegmentConfig(length=_LENGTH),
     )
     write_segments(store, config, parallel=False)
     return store
 
 
-def random_positions(nodes: int) -> NDArray[np.float32]:
-    return np.random.default_rng(1).standard_normal((nodes, HEADS)).astype(np.float32)
+def _random_positions(nodes: int) -> NDArray[np.float32]:
+    return np.random.default_rng(1).standard_normal((nodes, _HEADS)).astype(np.float32)
 
 
-def make_graph(nodes: int) -> GraphArrays:
+def _make_graph(nodes: int) -> GraphArrays:
     """A power-law graph with genius' density; every node is a training node."""
-    graph = power_law(nodes, num_features=FEATURES, num_classes=CLASSES)
+    graph = power_law(nodes, num_features=_FEATURES, num_classes=_CLASSES)
     return dataclasses.replace(graph, splits=np.zeros((1, nodes), dtype=np.int8))
 
 
-def interleave(functions: list[Callable[[], None]]) -> list[float]:
+def _interleave(functions: list[Callable[[], None]]) -> list[float]:
     """Median seconds of each function, measured in turns so that other load hits all alike."""
     for function in functions:
         function()
-    rounds = [[timed(function) for function in functions] for _ in range(ROUNDS)]
+    rounds = [[timed(function) for function in functions] for _ in range(_ROUNDS)]
     return [statistics.median(times) for times in zip(*rounds, strict=True)]
 
 

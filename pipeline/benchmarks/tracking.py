@@ -14,11 +14,11 @@ from pipeline.config.loading import load_config
 from pipeline.tracking.run_logger import Tracker
 from pipeline.tracking.runs import Run, start_child, start_parent
 
-SIDE = 320
+_SIDE = 320
 #: The reference step of `cocn bench segments`.
 ROWS, HEADS, LENGTH, CHANNELS = 1000, 8, 8, 64
-SEGMENT_STEPS = 40
-METRICS = {
+_SEGMENT_STEPS = 40
+_METRICS = {
     "train_loss": 0.5,
     "val_loss": 0.25,
     "val_metric": 0.9,
@@ -53,7 +53,7 @@ def run(
     rounds: int = 3,
     log_every: int = 20,
     uri: str | None = None,
-    segment_steps: int = SEGMENT_STEPS,
+    segment_steps: int = _SEGMENT_STEPS,
 ) -> TrackingCost:
     """Time steps of matrix products, plain and tracked in turn.
 
@@ -64,7 +64,7 @@ def run(
         uri: Tracking URI; by default a SQLite file in a temporary directory.
         segment_steps: Steps of the reference Segment CoCN a round.
     """
-    matrix = np.random.default_rng(0).standard_normal((SIDE, SIDE))
+    matrix = np.random.default_rng(0).standard_normal((_SIDE, _SIDE))
     plain, tracked, drain = [], [], []
     with tempfile.TemporaryDirectory() as directory:
         config = load_config(
@@ -72,16 +72,16 @@ def run(
         )
         with start_parent("bench", config) as parent:
             child = start_child(parent, config, model="none", dataset="none", seed=0, split=0)
-            time_steps(matrix, steps // 10)
+            _time_steps(matrix, steps // 10)
             for index in range(rounds):
-                plain.append(time_steps(matrix, steps))
+                plain.append(_time_steps(matrix, steps))
                 with Tracker(child.reference, system_metrics=True) as tracker:
-                    tracked.append(time_steps(matrix, steps, tracker, index * steps, log_every))
+                    tracked.append(_time_steps(matrix, steps, tracker, index * steps, log_every))
                     ended = time.perf_counter()
                 drain.append(time.perf_counter() - ended)
             with Tracker(child.reference) as tracker:
                 call = _time_calls(tracker, steps)
-            step_seconds, processor = time_segment_steps(child, segment_steps, rounds)
+            step_seconds, processor = _time_segment_steps(child, segment_steps, rounds)
     plain_step, tracked_step = statistics.median(plain), statistics.median(tracked)
     return TrackingCost(
         steps=steps * rounds,
@@ -97,7 +97,7 @@ def run(
     )
 
 
-def time_steps(
+def _time_steps(
     matrix: NDArray[np.float64],
     steps: int,
     tracker: Tracker | None = None,
@@ -109,11 +109,11 @@ def time_steps(
     for step in range(first, first + steps):
         (matrix @ matrix @ matrix).sum()
         if tracker is not None and step % log_every == 0:
-            tracker.log(step, METRICS)
+            tracker.log(step, _METRICS)
     return (time.perf_counter() - start) / max(steps, 1)
 
 
-def time_segment_steps(child: Run, steps: int, rounds: int) -> tuple[float, float]:
+def _time_segment_steps(child: Run, steps: int, rounds: int) -> tuple[float, float]:
     """Median seconds of a step of the reference model, and the share of processor time that logging adds."""
     import torch
     import torch.nn.functional as F
@@ -139,7 +139,7 @@ def time_segment_steps(child: Run, steps: int, rounds: int) -> tuple[float, floa
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             if tracker is not None:
-                tracker.log(step, METRICS)
+                tracker.log(step, _METRICS)
             seconds.append(time.perf_counter() - began)
         if tracker is not None:
             tracker.close()
@@ -159,5 +159,5 @@ def time_segment_steps(child: Run, steps: int, rounds: int) -> tuple[float, floa
 def _time_calls(tracker: Tracker, count: int) -> float:
     start = time.perf_counter()
     for step in range(count):
-        tracker.log(step, METRICS)
+        tracker.log(step, _METRICS)
     return (time.perf_counter() - start) / count

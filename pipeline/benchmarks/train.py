@@ -32,9 +32,9 @@ from pipeline.training.optimisation import (
     take_step,
 )
 
-SMALL_NODES = 50_000
+_SMALL_NODES = 50_000
 #: Eight heads, segments of eight, 64 channels, kernel 5, four unit layers, one pooling layer, 12 features.
-REFERENCE: dict[str, object] = {
+_REFERENCE: dict[str, object] = {
     "segments.length": 8,
     "model.heads": 8,
     "model.hidden_channels": 64,
@@ -68,7 +68,7 @@ class TrainCost:
     """Operations a second of the step's matrix products, over those of one large product."""
 
 
-def run(nodes: int = 421_961, *, small_nodes: int = SMALL_NODES, rounds: int = 9) -> TrainCost:
+def run(nodes: int = 421_961, *, small_nodes: int = _SMALL_NODES, rounds: int = 9) -> TrainCost:
     """Measure on power-law graphs with as many edges a node as genius has.
 
     Args:
@@ -76,16 +76,16 @@ def run(nodes: int = 421_961, *, small_nodes: int = SMALL_NODES, rounds: int = 9
         small_nodes: Size that growth is measured from.
         rounds: Rounds of each measurement; the baseline runs half of them.
     """
-    with one_thread(), tempfile.TemporaryDirectory() as directory:
+    with _one_thread(), tempfile.TemporaryDirectory() as directory:
         large, small = (make_store(Path(directory) / f"{size}", size) for size in (nodes, small_nodes))
-        loops = [Loop(store) for store in (large, small)]
+        loops = [_Loop(store) for store in (large, small)]
         for _ in range(rounds + 1):
             for loop in loops:
                 loop.step()
         step = loops[0].step_seconds()
-        speedup = time_two_workers(large, rounds)
-        resort, resort_ratio = time_resorting(large, loops[0], max(rounds // 2, 1))
-        share = time_products(loops[0], rounds)
+        speedup = _time_two_workers(large, rounds)
+        resort, resort_ratio = _time_resorting(large, loops[0], max(rounds // 2, 1))
+        share = _time_products(loops[0], rounds)
     return TrainCost(
         nodes=nodes,
         step_seconds=step,
@@ -100,7 +100,7 @@ def run(nodes: int = 421_961, *, small_nodes: int = SMALL_NODES, rounds: int = 9
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def _one_thread() -> Iterator[None]:
     """Compute on one thread while the block runs."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -113,10 +113,10 @@ def one_thread() -> Iterator[None]:
 def reference_config(**settings: object) -> Config:
     """The reference configuration; settings by dotted key, with `__` for the dot."""
     given = {key.replace("__", "."): value for key, value in settings.items()}
-    return load_config(None, {**REFERENCE, **given})
+    return load_config(None, {**_REFERENCE, **given})
 
 
-class Loop:
+class _Loop:
     """The training loop, a step at a time, with a clock around its parts."""
 
     def __init__(self, store: GraphStore, rank: int = 0, world_size: int = 1) -> None:
@@ -170,7 +170,7 @@ class Loop:
         return statistics.median(1 - computing / whole for whole, computing in parts)
 
 
-def time_two_workers(store: GraphStore, rounds: int) -> float:
+def _time_two_workers(store: GraphStore, rounds: int) -> float:
     """Median over rounds of the throughput of two workers, over that of one of them alone just before."""
     # Torch would say in every process that a check of ours costs time.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -185,7 +185,7 @@ def _take_turns(rank: int, path: Path, rounds: int, port: int, result: Path) -> 
     address = f"tcp://127.0.0.1:{port}"
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
     store = open_store(path)
-    alone, together = Loop(store), Loop(store, rank, 2)
+    alone, together = _Loop(store), _Loop(store, rank, 2)
     ratios = []
     for _ in range(rounds + 1):
         one = _until_all_are_done(alone.step if rank == 0 else lambda: None)
@@ -204,7 +204,7 @@ def _until_all_are_done(work: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def time_resorting(store: GraphStore, loop: Loop, rounds: int) -> tuple[float, float]:
+def _time_resorting(store: GraphStore, loop: _Loop, rounds: int) -> tuple[float, float]:
     """Median time of a step of the baseline, and median of its ratio to a step of ours just before."""
     baseline = ResortingBaseline(store, reference_config(model__positions="explicit"))
     baseline.step()
@@ -214,7 +214,7 @@ def time_resorting(store: GraphStore, loop: Loop, rounds: int) -> tuple[float, f
     )
 
 
-def count_products(loop: Loop) -> float:
+def _count_products(loop: _Loop) -> float:
     """Floating-point operations of the matrix products of a step."""
     aten = torch.ops.aten
     with FlopCounterMode(display=False, custom_mapping={aten.addmm_: _addmm_flops}) as counter:
@@ -228,18 +228,18 @@ def _addmm_flops(
     return 2 * one[0] * one[1] * two[1]
 
 
-def time_products(loop: Loop, rounds: int, side: int = 1536) -> float:
+def _time_products(loop: _Loop, rounds: int, side: int = 1536) -> float:
     """Median over rounds of the rate of a step's products, over that of one large product just after."""
-    operations = count_products(loop)
+    operations = _count_products(loop)
     one, two = torch.randn(side, side), torch.randn(side, side)
     shares = []
     for _ in range(rounds):
-        step, product = thread_seconds(loop.step), thread_seconds(lambda: torch.mm(one, two))
+        step, product = _thread_seconds(loop.step), _thread_seconds(lambda: torch.mm(one, two))
         shares.append(operations / step / (2 * side**3 / product))
     return statistics.median(shares)
 
 
-def thread_seconds(work: Callable[[], object]) -> float:
+def _thread_seconds(work: Callable[[], object]) -> float:
     """Seconds that this thread computed, whatever else the machine does."""
     start = time.thread_time()
     work()

@@ -18,13 +18,13 @@ from pipeline.runtime.passwords import without_password
 
 Status = Literal["ok", "warning", "problem"]
 
-PACKAGES = ("torch", "torch-geometric", "ray", "mlflow", "pyarrow", "networkit", "numba", "numpy")
-MEMORY_NEEDED_GB = 3.0
-MEMORY_COMFORTABLE_GB = 6.0
+_PACKAGES = ("torch", "torch-geometric", "ray", "mlflow", "pyarrow", "networkit", "numba", "numpy")
+_MEMORY_NEEDED_GB = 3.0
+_MEMORY_COMFORTABLE_GB = 6.0
 DISK_NEEDED_GB = 1.0
-DISK_COMFORTABLE_GB = 5.0
+_DISK_COMFORTABLE_GB = 5.0
 #: What a tracking server answers only to users it knows.
-PROBE = "/api/2.0/mlflow/experiments/search?max_results=1"
+_PROBE = "/api/2.0/mlflow/experiments/search?max_results=1"
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ def examine(output: Path = Path("runs"), start_ray: bool = False) -> Report:
         start_ray: Start Ray for a moment instead of only looking whether it could start.
     """
     checks: list[Callable[[], Check]] = [
-        check_python,
-        check_packages,
+        _check_python,
+        _check_packages,
         check_device,
-        check_cores,
-        check_memory,
+        _check_cores,
+        _check_memory,
         lambda: check_disk(output),
-        check_torch_sparse,
-        check_ray_start if start_ray else check_ray,
+        _check_torch_sparse,
+        _check_ray_start if start_ray else _check_ray,
         lambda: check_tracking(output),
     ]
     results = tuple(_guard(check) for check in checks)
@@ -68,15 +68,15 @@ def examine(output: Path = Path("runs"), start_ray: bool = False) -> Report:
     return Report(status=worst, checks=results)
 
 
-def check_python() -> Check:
+def _check_python() -> Check:
     detail = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     if sys.prefix == sys.base_prefix:
         return Check("python", "warning", f"{detail}, no virtual environment", "run make setup and use .venv")
     return Check("python", "ok", detail)
 
 
-def check_packages() -> Check:
-    found = {name: installed_version(name) for name in PACKAGES}
+def _check_packages() -> Check:
+    found = {name: _installed_version(name) for name in _PACKAGES}
     missing = [name for name, number in found.items() if number is None]
     detail = ", ".join(f"{name} {number or 'missing'}" for name, number in found.items())
     return Check("packages", "problem" if missing else "ok", detail, "run make setup" if missing else "")
@@ -94,43 +94,43 @@ def check_device() -> Check:
     return Check("device", "ok", f"cpu (torch {torch.__version__})")
 
 
-def check_cores() -> Check:
+def _check_cores() -> Check:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if cores < 2:
         return Check("cores", "warning", f"{cores}", "use --workers 1: two workers need two cores")
     return Check("cores", "ok", f"{cores}")
 
 
-def check_memory() -> Check:
+def _check_memory() -> Check:
     import psutil
 
     available = psutil.virtual_memory().available / 2**30
     detail = f"{available:.1f} GB of {psutil.virtual_memory().total / 2**30:.1f} GB available"
     return _threshold(
-        "memory", available, detail, MEMORY_NEEDED_GB, MEMORY_COMFORTABLE_GB, "close other programs"
+        "memory", available, detail, _MEMORY_NEEDED_GB, _MEMORY_COMFORTABLE_GB, "close other programs"
     )
 
 
 def check_disk(output: Path) -> Check:
-    place = existing_parent(output)
+    place = _existing_parent(output)
     free = shutil.disk_usage(place).free / 2**30
     if not os.access(place, os.W_OK):
         return Check("disk", "problem", f"cannot write to {place}", "choose another directory with --output")
     fix = "free some space or choose another directory with --output"
     return _threshold(
-        "disk", free, f"{free:.1f} GB free in {place}", DISK_NEEDED_GB, DISK_COMFORTABLE_GB, fix
+        "disk", free, f"{free:.1f} GB free in {place}", DISK_NEEDED_GB, _DISK_COMFORTABLE_GB, fix
     )
 
 
-def check_torch_sparse() -> Check:
+def _check_torch_sparse() -> Check:
     if importlib.util.find_spec("torch_sparse") is None:
         return Check("torch-sparse", "ok", "not installed (optional; make test-torch-sparse builds it)")
-    return Check("torch-sparse", "ok", f"{installed_version('torch-sparse')}")
+    return Check("torch-sparse", "ok", f"{_installed_version('torch-sparse')}")
 
 
-def check_ray() -> Check:
+def _check_ray() -> Check:
     """Whether Ray could start: it is importable, loopback can be bound, shared memory is large enough."""
-    number = installed_version("ray")
+    number = _installed_version("ray")
     if number is None:
         return Check("ray", "problem", "not installed", "run make setup")
     with socket.socket() as listener:
@@ -146,7 +146,7 @@ def check_ray() -> Check:
     return Check("ray", "ok", f"{number}, can listen on 127.0.0.1")
 
 
-def check_ray_start() -> Check:
+def _check_ray_start() -> Check:
     """Start Ray on loopback, run one task, stop it."""
     import ray
 
@@ -167,7 +167,7 @@ def check_tracking(output: Path) -> Check:
     return Check("mlflow store", "ok", f"{uri.split('://')[0]} store, looked at when a run starts")
 
 
-def installed_version(name: str) -> str | None:
+def _installed_version(name: str) -> str | None:
     """The version of an installed distribution, without importing it."""
     try:
         return version(name)
@@ -175,7 +175,7 @@ def installed_version(name: str) -> str | None:
         return None
 
 
-def existing_parent(path: Path) -> Path:
+def _existing_parent(path: Path) -> Path:
     """The nearest directory on the way up that exists."""
     path = path.absolute()
     return next(place for place in (path, *path.parents) if place.is_dir())
@@ -200,7 +200,7 @@ def _check_server(uri: str) -> Check:
     import urllib.request
 
     shown = without_password(uri)
-    request = urllib.request.Request(shown.rstrip("/") + PROBE, headers=_login(uri))  # noqa: S310 - http(s) only
+    request = urllib.request.Request(shown.rstrip("/") + _PROBE, headers=_login(uri))  # noqa: S310 - http(s) only
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310 - http(s) only
             return Check("mlflow store", "ok", f"{shown} answers ({answer.status})")

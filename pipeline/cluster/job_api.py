@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-DEFAULT_ADDRESS = "http://127.0.0.1:8265"
-REQUEST_TIMEOUT_SECONDS = 10.0
-STRANGER_TIMEOUT_SECONDS = 3.0
-RECONNECTS = 5
-CHATTY = (
+_DEFAULT_ADDRESS = "http://127.0.0.1:8265"
+_REQUEST_TIMEOUT_SECONDS = 10.0
+_STRANGER_TIMEOUT_SECONDS = 3.0
+_RECONNECTS = 5
+_CHATTY = (
     "ray.dashboard.modules.dashboard_sdk",
     "ray.dashboard.modules.job.sdk",
     "ray._private.runtime_env.packaging",
 )
-START_TIMEOUT_SECONDS = 60.0
+_START_TIMEOUT_SECONDS = 60.0
 # Jobs that only look for a file; Ray may list one for a while after it was deleted.
 PROBE_PREFIX = "probe-"
-NOT_READY = "No available agent"
-POLL_SECONDS = 0.3
-FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
+_NOT_READY = "No available agent"
+_POLL_SECONDS = 0.3
+_FINAL = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class JobState:
 
     @property
     def finished(self) -> bool:
-        return self.status in FINAL
+        return self.status in _FINAL
 
     @property
     def shell_code(self) -> int:
@@ -88,7 +88,7 @@ class Cluster:
         """Ray's own client, made on first use because importing ray takes a second."""
         from ray.job_submission import JobSubmissionClient
 
-        for name in CHATTY:
+        for name in _CHATTY:
             logging.getLogger(name).setLevel(logging.WARNING)
         return JobSubmissionClient(self.address, headers=authorisation())
 
@@ -114,12 +114,12 @@ class Cluster:
         """Submit a job with the arguments of Ray's client and return its id; a cluster that has just started
         is given time until it takes jobs.
         """
-        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        deadline = time.monotonic() + _START_TIMEOUT_SECONDS
         while True:
             try:
                 return self._ask(lambda: str(self.client.submit_job(**request)))
             except UserError as error:
-                if NOT_READY not in str(error) or time.monotonic() > deadline:
+                if _NOT_READY not in str(error) or time.monotonic() > deadline:
                     raise
                 time.sleep(1)
 
@@ -130,7 +130,7 @@ class Cluster:
             UserError: If the cluster stays away; the job itself is not touched.
         """
         seen = failures = 0
-        while failures < RECONNECTS:
+        while failures < _RECONNECTS:
             try:
                 for chunk in self._tail(name, seen):
                     write(chunk)
@@ -138,7 +138,7 @@ class Cluster:
                     failures = 0
                 return self.wait(name)
             except (OSError, RuntimeError):
-                time.sleep(POLL_SECONDS * 2**failures)
+                time.sleep(_POLL_SECONDS * 2**failures)
                 failures += 1
         raise UserError(
             f"Expected '{self.address}' to stay reachable (lost it; the job goes on): cocn jobs logs {name}"
@@ -164,7 +164,7 @@ class Cluster:
         """The state of a job when it has ended, or after so many seconds."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while not (state := self.job(name)).finished and (deadline is None or time.monotonic() < deadline):
-            time.sleep(POLL_SECONDS)
+            time.sleep(_POLL_SECONDS)
         return state
 
     def _ask(self, question: Callable[[], Answer], name: str = "") -> Answer:
@@ -189,7 +189,7 @@ def connect(address: str) -> Cluster:
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UserError(
-            f"Expected '--address' to be the http address of a Ray dashboard, such as {DEFAULT_ADDRESS} "
+            f"Expected '--address' to be the http address of a Ray dashboard, such as {_DEFAULT_ADDRESS} "
             f"(got '{address}')"
         )
     root = f"{parts.scheme}://{parts.netloc}"
@@ -227,13 +227,13 @@ def authorisation() -> dict[str, str]:
 def admits_strangers(address: str) -> bool:
     """Whether a cluster answers somebody who shows no token."""
     try:
-        _get(f"{address}/api/jobs/", {}, STRANGER_TIMEOUT_SECONDS)
+        _get(f"{address}/api/jobs/", {}, _STRANGER_TIMEOUT_SECONDS)
     except OSError:
         return False
     return True
 
 
-def _get(url: str, headers: Mapping[str, str], seconds: float = REQUEST_TIMEOUT_SECONDS) -> bytes:
+def _get(url: str, headers: Mapping[str, str], seconds: float = _REQUEST_TIMEOUT_SECONDS) -> bytes:
     request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310 - http or https, checked
     with urllib.request.urlopen(request, timeout=seconds) as answer:  # noqa: S310
         return bytes(answer.read())

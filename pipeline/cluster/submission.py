@@ -24,20 +24,20 @@ from pipeline.tracking.runs import config_digest
 
 StageName = Literal["preprocess", "train", "predict", "compare", "survey"]
 
-PACKAGES = ("cocn", "pipeline", "jobs")
+_PACKAGES = ("cocn", "pipeline", "jobs")
 CLUSTER_KEYS = ("resources.", "tracking.", "storage.", "output", "data.store", "data.data_root")
-CONFIG_VARIABLE = "COCN_CONFIG"
+_CONFIG_VARIABLE = "COCN_CONFIG"
 # Stopping a job is Ctrl-C, with time to close runs; Ray's default is a signal that it handles itself.
-STOP_POLITELY = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "30"}
-JUNK = shutil.ignore_patterns("__pycache__", "*.pyc", "*.nbi", "*.nbc", ".*", "*.tmp", "records")
+_STOP_POLITELY = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "30"}
+_JUNK = shutil.ignore_patterns("__pycache__", "*.pyc", "*.nbi", "*.nbc", ".*", "*.tmp", "records")
 # Looks for a path where the job will look, without sending any code of ours.
-PROBE = "import os, sys; sys.exit(0 if os.path.exists(sys.argv[1]) else 3)"
-PROBE_URI = (
+_PROBE = "import os, sys; sys.exit(0 if os.path.exists(sys.argv[1]) else 3)"
+_PROBE_URI = (
     "import sys, pyarrow.fs as fs; files, path = fs.FileSystem.from_uri(sys.argv[1]); "
     "sys.exit(0 if files.get_file_info(path).is_file else 3)"
 )
-PROBE_ABSENT = 3
-PROBE_TIMEOUT_SECONDS = 60.0
+_PROBE_ABSENT = 3
+_PROBE_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ def submit(stage: StageName, config: Config, cluster: Cluster, *, upload: bool =
         UserError: If the configuration cannot work on a cluster, or what it reads is not there. Nothing
             has been uploaded then.
     """
-    check_portable(config)
-    check_inputs(stage, config, cluster)
-    entrypoint = shlex.join(["python", "-m", f"jobs.{stage}", f"env:{CONFIG_VARIABLE}"])
+    _check_portable(config)
+    _check_inputs(stage, config, cluster)
+    entrypoint = shlex.join(["python", "-m", f"jobs.{stage}", f"env:{_CONFIG_VARIABLE}"])
     # Apart from the code, so that jobs share one upload and each node's compiled kernels.
     environment: dict[str, object] = {
-        "env_vars": {CONFIG_VARIABLE: config.model_dump_json(), **STOP_POLITELY}
+        "env_vars": {_CONFIG_VARIABLE: config.model_dump_json(), **_STOP_POLITELY}
     }
     cpus, gpus = driver_resources(stage, config)
     with package() if upload else nullcontext() as directory:
@@ -101,7 +101,7 @@ def cluster_overrides(path: Path) -> dict[str, object]:
     return values
 
 
-def check_portable(config: Config) -> None:
+def _check_portable(config: Config) -> None:
     """Refuse what means something on this machine only, and what must not travel."""
     paths = {
         "output": config.output,
@@ -121,11 +121,11 @@ def check_portable(config: Config) -> None:
         )
 
 
-def check_inputs(stage: StageName, config: Config, cluster: Cluster) -> None:
+def _check_inputs(stage: StageName, config: Config, cluster: Cluster) -> None:
     """Look on the cluster for what the job will read."""
     data = config.data
     if stage in ("train", "predict") and data.store is not None:
-        if not exists(cluster, data.store / "manifest.json"):
+        if not _exists(cluster, data.store / "manifest.json"):
             raise UserError(
                 f"Expected 'data.store' to be a store on the cluster (got nothing at '{data.store}'): "
                 "cocn submit preprocess makes it"
@@ -133,26 +133,26 @@ def check_inputs(stage: StageName, config: Config, cluster: Cluster) -> None:
     elif stage == "preprocess":
         source = Path(data.source)
         for key, path in {"data.data_root": data.data_root, "data.source": source}.items():
-            if path is not None and path.is_absolute() and not exists(cluster, path):
+            if path is not None and path.is_absolute() and not _exists(cluster, path):
                 raise UserError(f"Expected '{key}' to exist on the cluster (got nothing at '{path}')")
 
 
-def exists(cluster: Cluster, path: Path | Uri) -> bool:
+def _exists(cluster: Cluster, path: Path | Uri) -> bool:
     """Whether a path, or an object of a storage, exists on the cluster."""
     name = cluster.submit(
-        entrypoint=shlex.join(["python", "-c", PROBE if isinstance(path, Path) else PROBE_URI, str(path)]),
+        entrypoint=shlex.join(["python", "-c", _PROBE if isinstance(path, Path) else _PROBE_URI, str(path)]),
         submission_id=f"{PROBE_PREFIX}{uuid.uuid4().hex[:12]}",
         metadata={"cocn.stage": "probe"},
     )
-    state = cluster.wait(name, PROBE_TIMEOUT_SECONDS)
+    state = cluster.wait(name, _PROBE_TIMEOUT_SECONDS)
     if state.finished:
         cluster.client.delete_job(name)
     if state.status == "SUCCEEDED":
         return True
-    if state.exit_code == PROBE_ABSENT:
+    if state.exit_code == _PROBE_ABSENT:
         return False
     raise UserError(
-        f"Expected the cluster to start a job within {PROBE_TIMEOUT_SECONDS:.0f} s "
+        f"Expected the cluster to start a job within {_PROBE_TIMEOUT_SECONDS:.0f} s "
         f"(got {state.status}: {state.message or 'no word'})"
     )
 
@@ -187,9 +187,9 @@ def package() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="cocn-job-") as scratch:
         directory = Path(scratch) / "package"
         directory.mkdir()
-        for name in PACKAGES:
+        for name in _PACKAGES:
             spec = find_spec(name)
             if spec is None or spec.origin is None:
                 raise UserError(f"Expected the package '{name}' to be installed (got none): run make setup")
-            shutil.copytree(Path(spec.origin).parent, directory / name, ignore=JUNK)
+            shutil.copytree(Path(spec.origin).parent, directory / name, ignore=_JUNK)
         yield directory

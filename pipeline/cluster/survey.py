@@ -1,6 +1,6 @@
 """A look at a cluster from inside: one small task on every node, and what their answers mean.
 
-`survey_cluster` runs as a job of the cluster; `judge` turns what it brings back into checks, outside.
+`survey_cluster` runs as a job of the cluster; `_judge` turns what it brings back into checks, outside.
 """
 
 import os
@@ -22,11 +22,11 @@ from pipeline.runtime.errors import UserError
 from pipeline.runtime.provenance import library_versions
 from pipeline.storage.object_store import Remote
 
-TASK_TIMEOUT_SECONDS = 120.0
-JOB_TIMEOUT_SECONDS = 300.0
-MARKER = ".cocn-survey"
+_TASK_TIMEOUT_SECONDS = 120.0
+_JOB_TIMEOUT_SECONDS = 300.0
+_MARKER = ".cocn-survey"
 #: How long a node asks for the object store.
-STORAGE_SECONDS = 10.0
+_STORAGE_SECONDS = 10.0
 
 
 class NodeReport(BaseModel):
@@ -66,9 +66,9 @@ def survey_cluster(config: Config) -> Survey:
     """Ask every node; runs inside a job."""
     from pipeline.engine.session import ray_session
 
-    storage = config.storage.model_copy(update={"retry_seconds": STORAGE_SECONDS})
+    storage = config.storage.model_copy(update={"retry_seconds": _STORAGE_SECONDS})
     shared = config.output if config.storage.uri is None else Remote(config.storage.uri, storage)
-    marker = shared / f"{MARKER}-{uuid.uuid4().hex}"
+    marker = shared / f"{_MARKER}-{uuid.uuid4().hex}"
     _leave(marker)
     if config.tracking.uri is not None:
         os.environ["MLFLOW_TRACKING_URI"] = config.tracking.uri
@@ -111,17 +111,17 @@ def _ask_nodes(shared: Path | Remote, marker: str) -> tuple[list[NodeReport], li
     answers = []
     for node in alive:
         here: Any = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        task = ray.remote(num_cpus=0, scheduling_strategy=here)(report_node)
+        task = ray.remote(num_cpus=0, scheduling_strategy=here)(_report_node)
         promised = int(node["Resources"].get("GPU", 0))
         answers.append(task.remote(f"{node['NodeName']} {node['NodeID'][:6]}", promised, shared, marker))
-    reports: list[NodeReport] = ray.get(answers, timeout=TASK_TIMEOUT_SECONDS)
+    reports: list[NodeReport] = ray.get(answers, timeout=_TASK_TIMEOUT_SECONDS)
     port = str(get_dashboard_url() or "").rpartition(":")[2]  # type: ignore[no-untyped-call]
     hosts = {node["NodeManagerAddress"] for node in alive} | _own_addresses()
     outside = sorted(host for host in hosts if not host.startswith("127.") and host != "::1")
     return reports, [f"http://{host}:{port}" for host in outside] if port else []
 
 
-def report_node(node: str, gpus_promised: int, shared: Path | Remote, name: str) -> NodeReport:
+def _report_node(node: str, gpus_promised: int, shared: Path | Remote, name: str) -> NodeReport:
     """What a task finds on its node."""
     import torch
 
@@ -139,14 +139,14 @@ def report_node(node: str, gpus_promised: int, shared: Path | Remote, name: str)
         name=node,
         versions={"python": platform.python_version(), **library_versions()},
         gpus_promised=gpus_promised,
-        gpus_found=count_gpus(),
+        gpus_found=_count_gpus(),
         torch_has_cuda=torch.version.cuda is not None,
         sees_output=sees,
         write_problem=problem,
     )
 
 
-def count_gpus() -> int:
+def _count_gpus() -> int:
     """GPUs that NVIDIA's tool lists; Ray hides them from tasks that ask for none, so torch cannot say."""
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=False)
@@ -164,23 +164,23 @@ def examine_cluster(cluster: Cluster, config: Config) -> Report:
             `tracking` what they must reach.
     """
     job = submit("survey", config, cluster).id
-    state = cluster.wait(job, JOB_TIMEOUT_SECONDS)
+    state = cluster.wait(job, _JOB_TIMEOUT_SECONDS)
     lines = cluster.logs(job).strip().splitlines()
     reached = Check("cluster", "ok", f"Ray {cluster.ray_version} at {cluster.address} runs jobs")
     if state.status != "SUCCEEDED" or not lines:
         told = lines[-1] if lines else state.message
         fix = f"cocn jobs logs {job} shows more"
         return Report("problem", (Check("cluster", "problem", f"a job ends as {state.status}: {told}", fix),))
-    checks = (reached, *judge(Survey.model_validate_json(lines[-1]), cluster))
-    return Report(worst_status(checks), checks)
+    checks = (reached, *_judge(Survey.model_validate_json(lines[-1]), cluster))
+    return Report(_worst_status(checks), checks)
 
 
-def worst_status(checks: tuple[Check, ...]) -> Status:
+def _worst_status(checks: tuple[Check, ...]) -> Status:
     """The state of the worst check."""
     return max((check.status for check in checks), key=("ok", "warning", "problem").index)
 
 
-def judge(survey: Survey, cluster: Cluster) -> tuple[Check, ...]:
+def _judge(survey: Survey, cluster: Cluster) -> tuple[Check, ...]:
     """The checks of a cluster that has been surveyed."""
     return (
         check_authentication(admits_strangers(cluster.address), survey.open_addresses, cluster.address),

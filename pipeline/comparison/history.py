@@ -8,8 +8,8 @@ from pipeline.tracking.mlflow_store import Point, TrackedRun, TrackingStore
 from pipeline.tracking.runs import STAGE_PREFIX
 
 CURVES = ("train_loss", "val_loss", "val_metric")
-METRIC_NAMES = {"roc_auc": "ROC AUC", "macro_f1": "macro F1", "average_precision": "average precision"}
-LOWER_IS_BETTER = frozenset({"mae", "mse", "rmse", "loss"})
+_METRIC_NAMES = {"roc_auc": "ROC AUC", "macro_f1": "macro F1", "average_precision": "average precision"}
+_LOWER_IS_BETTER = frozenset({"mae", "mse", "rmse", "loss"})
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Training:
     @property
     def higher_is_better(self) -> bool:
         """Whether a larger test metric is the better one."""
-        return self.metric not in LOWER_IS_BETTER
+        return self.metric not in _LOWER_IS_BETTER
 
     @property
     def seconds_to_95(self) -> float | None:
@@ -114,11 +114,11 @@ def select_trainings(
         *_left_out(len(wanted) - len(finished), "without a result"),
         *_left_out(len(finished) - len(newest), "repeated later with the same split and seed"),
     ]
-    trainings = tuple(read_training(store, run) for run in newest)
+    trainings = tuple(_read_training(store, run) for run in newest)
     return Selection(experiment, trainings, (*notes, *_mixed_configurations(trainings)))
 
 
-def read_training(store: TrackingStore, run: TrackedRun) -> Training:
+def _read_training(store: TrackingStore, run: TrackedRun) -> Training:
     """A finished child run with its curves."""
     metrics = run.metrics
     parameters = metrics.get("num_parameters")
@@ -152,7 +152,7 @@ def read_training(store: TrackingStore, run: TrackedRun) -> Training:
 
 def metric_name(metric: str) -> str:
     """A metric as people write it."""
-    return METRIC_NAMES.get(metric, metric)
+    return _METRIC_NAMES.get(metric, metric)
 
 
 def _revision(tags: Mapping[str, str]) -> str:

@@ -26,9 +26,9 @@ from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import find_checkpoint, read_origin
 
 #: Points of a ROC curve; more cannot be told apart.
-ROC_POINTS = 200
+_ROC_POINTS = 200
 #: Nodes beyond which answering anew would make a report wait.
-MOST_NODES = 200_000
+_MOST_NODES = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,16 +54,16 @@ def figures_for(selection: Selection, store: GraphStore | None = None) -> list[F
         store: The graph they were trained on; by default where their checkpoints say.
     """
     tested = [
-        found for training in best_trainings(selection) if (found := answer_test_nodes(training, store))
+        found for training in best_trainings(selection) if (found := _answer_test_nodes(training, store))
     ]
     figures: list[Figure] = []
     for dataset in sorted({one.training.dataset for one in tested}):
         here = [one for one in tested if one.training.dataset == dataset]
         binary = [one for one in here if one.probabilities.shape[1] == 2]
         if binary:
-            figures.append(draw_roc(dataset, binary))
+            figures.append(_draw_roc(dataset, binary))
         figures += [draw_confusion(one) for one in here if one not in binary]
-    return figures + list(draw_sequences(tested))
+    return figures + list(_draw_sequences(tested))
 
 
 def best_trainings(selection: Selection) -> list[Training]:
@@ -77,7 +77,7 @@ def best_trainings(selection: Selection) -> list[Training]:
     return [best[key] for key in sorted(best)]
 
 
-def answer_test_nodes(training: Training, store: GraphStore | None) -> Outcome | None:
+def _answer_test_nodes(training: Training, store: GraphStore | None) -> Outcome | None:
     """Answer for the test nodes again; None for links, and where checkpoint or store are gone or large."""
     if not training.directory:
         return None
@@ -88,7 +88,7 @@ def answer_test_nodes(training: Training, store: GraphStore | None) -> Outcome |
         origin.require_store(found, checkpoint)
     except (UserError, OSError):
         return None
-    if found.num_nodes > MOST_NODES or origin.inputs.task == "link":
+    if found.num_nodes > _MOST_NODES or origin.inputs.task == "link":
         return None  # pairs have no classes to draw a curve or a matrix of
     labels = found.labels()
     nodes = np.flatnonzero((found.split(training.split) == 2) & (labels >= 0))
@@ -96,14 +96,14 @@ def answer_test_nodes(training: Training, store: GraphStore | None) -> Outcome |
     return Outcome(training, found.place, probabilities[nodes], labels[nodes])
 
 
-def draw_roc(dataset: str, tested: Sequence[Outcome]) -> Figure:
+def _draw_roc(dataset: str, tested: Sequence[Outcome]) -> Figure:
     """One curve a model; class 1 is the one to find."""
     from sklearn.metrics import roc_curve
 
     series = []
     for one in tested:
         false, true, _ = roc_curve(one.labels, one.probabilities[:, 1])
-        kept = np.unique(np.linspace(0, len(false) - 1, min(ROC_POINTS, len(false))).astype(int))
+        kept = np.unique(np.linspace(0, len(false) - 1, min(_ROC_POINTS, len(false))).astype(int))
         series.append(Series(one.training.model, false[kept].tolist(), true[kept].tolist()))
     names = sorted(one.training.model for one in tested)
     areas = {one.training.model: f"({auc(one):.3f})" for one in tested}
@@ -129,12 +129,12 @@ def draw_confusion(one: Outcome) -> Figure:
     training = one.training
     return Figure(
         f"Confusion of {training.model} on {training.dataset}",
-        caption=f"{one.labels.size:,} test nodes; shares of each true class{list_classes(one.store)}.",
+        caption=f"{one.labels.size:,} test nodes; shares of each true class{_list_classes(one.store)}.",
         drawing=matrix_chart(counts.tolist(), "true class", "predicted class"),
     )
 
 
-def list_classes(place: Path | Remote) -> str:
+def _list_classes(place: Path | Remote) -> str:
     """What the numbers of the classes stand for, where a store knows it."""
     names = class_names(open_store(place))
     if names is None:
@@ -142,7 +142,7 @@ def list_classes(place: Path | Remote) -> str:
     return "; " + ", ".join(f"{number} is {name}" for number, name in enumerate(names))
 
 
-def draw_sequences(tested: Sequence[Outcome]) -> Iterator[Figure]:
+def _draw_sequences(tested: Sequence[Outcome]) -> Iterator[Figure]:
     """Permuted adjacency and coverage of every store and split that segments were cut of."""
     # matplotlib takes a second to import.
     from pipeline.segments.adjacency_plots import write_plots
@@ -161,14 +161,14 @@ def draw_sequences(tested: Sequence[Outcome]) -> Iterator[Figure]:
                 f"Coverage of the edges on {one.training.dataset}",
                 caption=f"Edges whose ends are less than {plots.after.length} places apart: in a head, in "
                 "the heads so far, and in the segments of their own nodes so far.",
-                drawing=coverage_table(plots.before, plots.after),
+                drawing=_coverage_table(plots.before, plots.after),
             )
             title = f"Permuted adjacency on {one.training.dataset}"
             caption = "Each panel is the adjacency in one order; the share is of edges within a segment."
             yield Figure(title, caption=caption, drawing=embed_picture(plots.image, title), wide=True)
 
 
-def coverage_table(before: Coverage, after: Coverage) -> str:
+def _coverage_table(before: Coverage, after: Coverage) -> str:
     """Shares of edges by head."""
     rows = [("input order", (before.heads[0], before.union[0], before.own[0]))]
     shares = zip(after.heads, after.union, after.own, strict=True)

@@ -28,12 +28,12 @@ from pipeline.tracking.mlflow_store import PAGE_QUERY
 
 #: Where `cocn ui` serves a file or a database by default.
 LOCAL_ADDRESS = "http://127.0.0.1:5000"
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 #: In the order they run; others, such as propagated features, come in between.
 STAGES = ("ingest", "positions", "orders", "segments", "training")
-PLAIN_STAGES = (("segments-", "segments"), ("propagated-", "propagated features"))
+_PLAIN_STAGES = (("segments-", "segments"), ("propagated-", "propagated features"))
 #: Settings in which models may differ without being compared under different conditions.
-INDIFFERENT = frozenset(key for key, mark in marks_of(Config) if mark.repeats or mark.decides == "nothing")
+_INDIFFERENT = frozenset(key for key, mark in marks_of(Config) if mark.repeats or mark.decides == "nothing")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def render_report(
         origin=_origin(selection),
         comparison=comparison,
         sections=[section for section in sections if section.table or section.cards],
-        policy=POLICY,
+        policy=_POLICY,
     )
 
 
@@ -257,7 +257,7 @@ def _stages(trainings: Sequence[Training]) -> dict[str, dict[str, float]]:
         for training in (t for t in trainings if t.model == model):
             train = {} if training.train_seconds is None else {"training": training.train_seconds}
             for stage, seconds in {**training.stages, **train}.items():
-                name = next((text for prefix, text in PLAIN_STAGES if stage.startswith(prefix)), stage)
+                name = next((text for prefix, text in _PLAIN_STAGES if stage.startswith(prefix)), stage)
                 values.setdefault(name, []).append(seconds)
         order = sorted(values, key=lambda name: (STAGES.index(name) if name in STAGES else 2.5, name))
         found[model] = {name: statistics.fmean(values[name]) for name in order}
@@ -276,7 +276,7 @@ def _differences(trainings: Sequence[Training]) -> Section:
     """The parameters in which the compared models differ."""
     models = sorted({(t.dataset, t.model) for t in trainings})
     by_model = {(t.dataset, t.model): t.params for t in trainings}
-    keys = sorted({key for params in by_model.values() for key in params} - INDIFFERENT)
+    keys = sorted({key for params in by_model.values() for key in params} - _INDIFFERENT)
     body = []
     for key in keys:
         values = [by_model[model].get(key, "–") for model in models]

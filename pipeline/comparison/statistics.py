@@ -78,16 +78,16 @@ def compare(selection: Selection) -> Comparison:
         here = [training for training in selection.trainings if training.dataset == dataset]
         upward = here[0].higher_is_better
         models = sorted({training.model for training in here})
-        some = [summarise([t for t in here if t.model == model]) for model in models]
+        some = [_summarise([t for t in here if t.model == model]) for model in models]
         some.sort(key=lambda row: row.mean, reverse=upward)
         pairs = correct_by_holm([contrast(here, a.model, b.model) for a, b in combinations(some, 2)])
         rows += some
         contrasts += pairs
-        sentences.append(describe(some, pairs))
+        sentences.append(_describe(some, pairs))
     return Comparison(selection.experiment, tuple(rows), tuple(contrasts), tuple(sentences), selection.notes)
 
 
-def summarise(trainings: Sequence[Training]) -> Row:
+def _summarise(trainings: Sequence[Training]) -> Row:
     """The row of one model on one data set."""
     first = trainings[0]
     values = [training.test_metric for training in trainings]
@@ -149,7 +149,7 @@ def correct_by_holm(contrasts: Sequence[Contrast]) -> list[Contrast]:
     return [c if c.p_value is None else _with_p_value(c, corrected[c.first, c.second]) for c in contrasts]
 
 
-def describe(rows: Sequence[Row], contrasts: Sequence[Contrast]) -> str:
+def _describe(rows: Sequence[Row], contrasts: Sequence[Contrast]) -> str:
     """One or two sentences on a data set: who wins, by how much, how surely, and at what cost."""
     winner = rows[0]
     metric = metric_name(winner.metric)

@@ -8,13 +8,13 @@ from itertools import pairwise
 
 WIDTH, HEIGHT = 480, 290
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 16, 48
-NUM_COLOURS = 8
-LARGEST_LABELLED_MATRIX = 10
+_NUM_COLOURS = 8
+_LARGEST_LABELLED_MATRIX = 10
 #: Between the smallest and the largest cost of a linear scale.
-WIDE_RATIO = 20
+_WIDE_RATIO = 20
 SIDE, BAR_STEP = 8, 50
 #: Parts of a bar begin with colours that few models have.
-PART_COLOUR = 4
+_PART_COLOUR = 4
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def scatter_chart(
     if not marks:
         return ""
     costs = [mark.x for mark in marks]
-    wide = min(costs) > 0 and max(costs) / min(costs) > WIDE_RATIO
+    wide = min(costs) > 0 and max(costs) / min(costs) > _WIDE_RATIO
     x_axis, y_axis = _axes(costs if wide else [0.0, *costs], [mark.y for mark in marks])
     if wide:
         x_axis = replace(x_axis, low=min(costs) / 1.3, high=max(costs) * 1.3, logarithmic=True)
@@ -164,14 +164,14 @@ def stacked_chart(rows: Mapping[str, Mapping[str, float]], unit: str) -> str:
             width = value / longest * (WIDTH - 2 * SIDE - 84)
             tip = escape(f"{row}, {name}: {value:,.3g} {unit}")
             shapes.append(
-                f'<rect class="bar {_colour(names, name, PART_COLOUR)}" x="{x:.1f}" y="{y + 18}" '
+                f'<rect class="bar {_colour(names, name, _PART_COLOUR)}" x="{x:.1f}" y="{y + 18}" '
                 f'width="{width:.1f}" height="20"><title>{tip}</title></rect>'
             )
             x += width
         total = f"{sum(parts.values()):,.3g} {unit}"
         shapes.append(f'<text x="{x + 8:.1f}" y="{y + 33}">{escape(total)}</text>')
     view = f'viewBox="0 0 {WIDTH} {len(rows) * BAR_STEP + 16}"'
-    return f'<svg {view} role="img">{"".join(shapes)}</svg>{_legend(names, set(names), first=PART_COLOUR)}'
+    return f'<svg {view} role="img">{"".join(shapes)}</svg>{_legend(names, set(names), first=_PART_COLOUR)}'
 
 
 def matrix_chart(counts: Sequence[Sequence[int]], row_label: str, column_label: str) -> str:
@@ -190,11 +190,11 @@ def matrix_chart(counts: Sequence[Sequence[int]], row_label: str, column_label: 
                 f'<rect class="cell" x="{x:.1f}" y="{y:.1f}" width="{cell:.1f}" height="{cell:.1f}" '
                 f'fill-opacity="{0.06 + 0.84 * share:.3f}"><title>{tip}</title></rect>'
             )
-            if size <= LARGEST_LABELLED_MATRIX:
+            if size <= _LARGEST_LABELLED_MATRIX:
                 strong = " strong" if share > 0.5 else ""
                 place = f'x="{x + cell / 2:.1f}" y="{y + cell / 2 + 4:.1f}"'
                 parts.append(f'<text class="count{strong}" {place}>{share:.0%}</text>')
-        if size <= LARGEST_LABELLED_MATRIX:
+        if size <= _LARGEST_LABELLED_MATRIX:
             parts.append(f'<text class="tick-y" x="{left - 8:.1f}" y="{y + cell / 2 + 4:.1f}">{row}</text>')
             x = left + row * cell + cell / 2
             parts.append(f'<text class="tick-x" x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}">{row}</text>')
@@ -257,7 +257,7 @@ def _legend(
 
 
 def _colour(names: Sequence[str], name: str, first: int = 0) -> str:
-    return f"c{(list(names).index(name) + first) % NUM_COLOURS}"
+    return f"c{(list(names).index(name) + first) % _NUM_COLOURS}"
 
 
 def _points(pairs: Sequence[tuple[float, float]], x_axis: Axis, y_axis: Axis) -> str:

@@ -23,26 +23,26 @@ def at_most(limit: float, reason: str) -> AfterValidator:
 
 
 #: Nodes are numbered in 32 bits, as networkit, METIS and PyG have them too.
-MOST_NODES = 2**31 - 1
-SIDE_LIMIT = 46_340
+_MOST_NODES = 2**31 - 1
+_SIDE_LIMIT = 46_340
 #: What numpy's and scikit-learn's generators take.
-MOST_SEED = 2**32 - 1
+_MOST_SEED = 2**32 - 1
 #: Pairs of nodes of a window are bits of 64-bit words.
-LONGEST_SEGMENT = 64
+_LONGEST_SEGMENT = 64
 #: Searches that share one sweep are bits of the 512-bit row of a node.
-MOST_SOURCES = 512
+_MOST_SOURCES = 512
 
-Seed = Annotated[int, Field(ge=0), at_most(MOST_SEED, "seeds are numbers of 32 bits")]
-NodeCount = Annotated[Count, at_most(MOST_NODES, "nodes are numbered in 32 bits")]
-Side = Annotated[int, Field(ge=2), at_most(SIDE_LIMIT, "nodes are numbered in 32 bits, and there are side²")]
+Seed = Annotated[int, Field(ge=0), at_most(_MOST_SEED, "seeds are numbers of 32 bits")]
+NodeCount = Annotated[Count, at_most(_MOST_NODES, "nodes are numbered in 32 bits")]
+Side = Annotated[int, Field(ge=2), at_most(_SIDE_LIMIT, "nodes are numbered in 32 bits, and there are side²")]
 SplitNumber = Annotated[Natural, at_most(1_000_000, "no data set has more splits")]
 Repetitions = Annotated[Count, at_most(1_000, "each split is stored for every node")]
 GraphCount = Annotated[int, Field(ge=30), at_most(1_000_000, "all of them are made in memory")]
 Hops = Annotated[Count, at_most(64, "each hop is a column of every node")]
-Sources = Annotated[Count, at_most(MOST_SOURCES, "sources of a sweep share the words of a node")]
+Sources = Annotated[Count, at_most(_MOST_SOURCES, "sources of a sweep share the words of a node")]
 Refinements = Annotated[Natural, at_most(100, "each searches the whole graph again")]
 SegmentLength = Annotated[
-    int, Field(ge=2), at_most(LONGEST_SEGMENT, "the edges within a segment are the bits of its words")
+    int, Field(ge=2), at_most(_LONGEST_SEGMENT, "the edges within a segment are the bits of its words")
 ]
 ShardRows = Annotated[Count, at_most(100_000_000, "a shard is read into memory")]
 Heads = Annotated[Count, at_most(1_024, "each head orders and reads every node once more")]

@@ -13,9 +13,9 @@ from pipeline.config.settings import Config
 from pipeline.runtime.passwords import hide_passwords
 
 DEFAULT = "default"
-SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 #: What the project notes on fields for itself.
-OWN_NOTES = ("decides",)
+_OWN_NOTES = ("decides",)
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ def explain_config(
 def config_schema() -> dict[str, JsonValue]:
     """The JSON schema of a configuration file: types, bounds, defaults and a sentence for every key."""
     schema = _without_notes(Config.model_json_schema())
-    return {"$schema": SCHEMA_DIALECT, **schema, "title": "Configuration of cocn"}
+    return {"$schema": _SCHEMA_DIALECT, **schema, "title": "Configuration of cocn"}
 
 
 def _without_notes(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_notes(item) for name, item in value.items() if name not in OWN_NOTES}
+        return {name: _without_notes(item) for name, item in value.items() if name not in _OWN_NOTES}
     return [_without_notes(item) for item in value] if isinstance(value, list) else value

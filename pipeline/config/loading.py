@@ -43,7 +43,7 @@ __all__ = [
 
 FLAGS = "command line"
 PRESET = "preset"
-LONGEST_SHOWN = 60
+_LONGEST_SHOWN = 60
 
 
 class ConfigError(UserError):
@@ -105,7 +105,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
         try:
             value = parse_yaml(text)
         except TextError as error:
-            shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+            shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
             raise ConfigError(f"Expected the value of '{key}' to be YAML (got '{shown}': {error})") from error
         if value is None:
             # It would count as a flag that was not given.
@@ -158,10 +158,10 @@ def check_key(key: str, origin: str) -> None:
     """Raise a `ConfigError` that names the nearest valid key unless `key` is one."""
     keys = list(valid_keys())
     if key not in keys:
-        raise ConfigError(f"{origin}: unknown key '{key}'; did you mean '{nearest_key(key, keys)}'?")
+        raise ConfigError(f"{origin}: unknown key '{key}'; did you mean '{_nearest_key(key, keys)}'?")
 
 
-def nearest_key(key: str, keys: Iterable[str]) -> str:
+def _nearest_key(key: str, keys: Iterable[str]) -> str:
     """The valid key most like `key`, by the whole path and by its last word."""
 
     def likeness(candidate: str) -> float:

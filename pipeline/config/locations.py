@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+_SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def parse_place(value: object) -> Path | Uri:
     parts = urlsplit(value)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
-    if parts.scheme not in SCHEMES:
+    if parts.scheme not in _SCHEMES:
         raise ValueError("Input should be a path, or a URI that begins with s3://, gs:// or file://")
     if parts.password or (parts.username and parts.scheme == "s3"):
         raise ValueError(

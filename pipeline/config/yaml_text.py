@@ -5,9 +5,9 @@ from typing import Any
 import yaml
 
 MOST_CHARACTERS = 2**20
-DEEPEST = 16
+_DEEPEST = 16
 #: Each alias may repeat what holds aliases itself: a few lines of them would unfold to millions of values.
-MOST_ALIASES = 16
+_MOST_ALIASES = 16
 
 
 class TextError(ValueError):
@@ -54,10 +54,10 @@ def _check_events(text: str) -> None:
         elif isinstance(event, yaml.AliasEvent):
             aliases += 1
         line = event.start_mark.line + 1
-        if depth > DEEPEST:
-            raise TextError(f"Expected at most {DEEPEST} levels of nesting (got more)", line)
-        if aliases > MOST_ALIASES:
-            raise TextError(f"Expected at most {MOST_ALIASES} aliases (got more)", line)
+        if depth > _DEEPEST:
+            raise TextError(f"Expected at most {_DEEPEST} levels of nesting (got more)", line)
+        if aliases > _MOST_ALIASES:
+            raise TextError(f"Expected at most {_MOST_ALIASES} aliases (got more)", line)
 
 
 class _Loader(yaml.SafeLoader):

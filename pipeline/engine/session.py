@@ -17,7 +17,7 @@ ADDRESS = "RAY_ADDRESS"
 LOOPBACK_SWITCH = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
-def prepare_environment() -> None:
+def _prepare_environment() -> None:
     """Set what Ray must find in the environment before it starts; values already there stay.
 
     A local cluster listens on loopback and asks for a token that only this process and its children
@@ -40,7 +40,7 @@ def ray_session(num_cpus: int | None = None) -> Iterator[None]:
     Args:
         num_cpus: CPUs of a local cluster; all by default, and ignored when attaching.
     """
-    prepare_environment()
+    _prepare_environment()
     import ray
 
     if ray.is_initialized():
@@ -65,7 +65,7 @@ def local_cluster(cpus: int | None = None, *, dashboard: bool = False) -> Iterat
             has CPUs, through OMP_NUM_THREADS, which Ray sets.
         dashboard: Serve the dashboard and the job API on 127.0.0.1.
     """
-    prepare_environment()
+    _prepare_environment()
     import ray
 
     _read_switches_again()

@@ -25,7 +25,7 @@ class Tasks(Protocol):
         """Run `function` on each tuple of arguments; results come in that order, as they are ready."""
 
 
-class InlineTasks:
+class _InlineTasks:
     """Runs everything at once, in order; a handle is the value itself."""
 
     def put(self, value: object) -> Handle:
@@ -41,7 +41,7 @@ class InlineTasks:
         return (function(*arguments) for arguments in calls)
 
 
-class RayTasks:
+class _RayTasks:
     """Runs each function as a one-CPU Ray task; Ray repeats those whose worker dies."""
 
     def put(self, value: object) -> Handle:
@@ -68,7 +68,7 @@ class RayTasks:
 def open_tasks(parallel: bool) -> Iterator[Tasks]:
     """Tasks on Ray (the running one, or one that is started here), or inline."""
     if not parallel:
-        yield InlineTasks()
+        yield _InlineTasks()
         return
     with ray_session():
-        yield RayTasks()
+        yield _RayTasks()

@@ -1,4 +1,10 @@
 """What models read of a node besides its own features: averages over neighbours, and how ties are arranged.
 
 In: features and the graph of a store. Out: the stages `propagated-K` and `arrangement`.
+
+May import: runtime, config, storage, engine, tracking, store, ingest, paper, presets, positions, orders.
+
+Public names, by module:
+    arrangement: ArrangementSummary, STAGE, write_arrangement
+    propagation: open_propagated, propagate_features, stage_name
 """

@@ -32,7 +32,7 @@ class ArrangementSummary(BaseModel):
     """Graphs that were small enough for them."""
 
 
-class ArrangementParameters(BaseModel):
+class _ArrangementParameters(BaseModel):
     """What decides the arrangement."""
 
     model_config = ConfigDict(frozen=True)
@@ -49,7 +49,7 @@ def write_arrangement(store: GraphStore, truncate: int, *, replace: bool = False
         truncate: Hops of the structural positions.
         replace: Replace an arrangement with other parameters, instead of refusing.
     """
-    with store.begin(STAGE, ArrangementParameters(truncate=truncate), replace=replace) as stage:
+    with store.begin(STAGE, _ArrangementParameters(truncate=truncate), replace=replace) as stage:
         if stage.done:
             return False
         csr, features, indptr = store.csr(), store.features(), store.graph_indptr()
@@ -58,7 +58,7 @@ def write_arrangement(store: GraphStore, truncate: int, *, replace: bool = False
         with progress("arrange", len(indptr) - 1, "graphs") as bar:
             for start, stop in zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True):
                 own = slice(start, stop)
-                found = arrange(edges_of(csr, start, stop), features[own], truncate)
+                found = arrange(_edges_of(csr, start, stop), features[own], truncate)
                 place[own], orbit[own], positions[own] = found
                 bar.advance(1)
         stage.write_table("places.arrow", pa.table({"place": place, "orbit": orbit}))
@@ -88,7 +88,7 @@ def arrange(
     return place.numpy(), orbit.numpy(), positions
 
 
-def edges_of(csr: CSR, start: int, stop: int) -> torch.Tensor:
+def _edges_of(csr: CSR, start: int, stop: int) -> torch.Tensor:
     """Edges [2, m] of the graph whose nodes are `start` … `stop` − 1, numbered from 0."""
     indptr = csr.indptr[start : stop + 1]
     sources = np.repeat(np.arange(stop - start), np.diff(indptr))

@@ -25,14 +25,14 @@ from pipeline.store.graph_store import GraphStore
 from pipeline.store.stage import Stage
 
 BLOCK_ROWS = 65_536
-FEATURES_FILE = "nodes/features.arrow"
-RESULT_FILE = "features.arrow"
-COLUMN = "features"
+_FEATURES_FILE = "nodes/features.arrow"
+_RESULT_FILE = "features.arrow"
+_COLUMN = "features"
 # Products (edges × features) of one step from which Ray's tasks pay for its start.
-PARALLEL_PRODUCTS = 1_000_000_000
+_PARALLEL_PRODUCTS = 1_000_000_000
 
 
-class PropagationParameters(BaseModel):
+class _PropagationParameters(BaseModel):
     """Everything that decides the bytes of one step."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -75,7 +75,7 @@ def propagate_features(
     if not store.manifest.num_features:
         raise UserError(f"Expected '{store.place}' to have node features to propagate (got none)")
     if parallel is None:
-        parallel = store.manifest.num_edges * store.manifest.num_features >= PARALLEL_PRODUCTS
+        parallel = store.manifest.num_edges * store.manifest.num_features >= _PARALLEL_PRODUCTS
     worked = [_propagate_once(store, step, self_loops, replace, parallel) for step in range(1, steps + 1)]
     return any(worked)
 
@@ -91,16 +91,16 @@ def open_propagated(store: GraphStore, step: int) -> NDArray[np.float32]:
     name = stage_name(step)
     if not store.has(name):
         raise UserError(f"Expected '{store.place}' to have stage '{name}' (got none): run `cocn preprocess`")
-    return cast("NDArray[np.float32]", store.array(f"{name}/{RESULT_FILE}", COLUMN))
+    return cast("NDArray[np.float32]", store.array(f"{name}/{_RESULT_FILE}", _COLUMN))
 
 
 def _propagate_once(store: GraphStore, step: int, self_loops: bool, replace: bool, parallel: bool) -> bool:
-    parameters = PropagationParameters(step=step, self_loops=self_loops)
+    parameters = _PropagationParameters(step=step, self_loops=self_loops)
     requires = (stage_name(step - 1),) if step > 1 else ()
     with store.begin(stage_name(step), parameters, requires=requires, replace=replace) as stage:
         if stage.done:
             return False
-        previous = FEATURES_FILE if step == 1 else f"{stage_name(step - 1)}/{RESULT_FILE}"
+        previous = _FEATURES_FILE if step == 1 else f"{stage_name(step - 1)}/{_RESULT_FILE}"
         store.locate(previous)  # Verifies it here; a task maps what its own node has.
         csr = store.undirected_csr()
         with open_tasks(parallel) as tasks:
@@ -114,7 +114,7 @@ def _write_blocks(tasks: Tasks, stage: Stage, csr: CSR, previous: str, self_loop
     bounds = [*range(0, csr.num_nodes, BLOCK_ROWS), csr.num_nodes]
     blocks = list(itertools.pairwise(bounds))
     names = [f"block-{number:05d}.arrow" for number in range(len(blocks))]
-    shared, scales = tasks.put(csr), tasks.put(inverse_roots(csr, self_loops))
+    shared, scales = tasks.put(csr), tasks.put(_inverse_roots(csr, self_loops))
     with progress(f"propagation {stage.name}", len(names), "blocks") as bar:
         calls = [
             (stage, name, shared, scales, previous, block, self_loops)
@@ -138,10 +138,10 @@ def write_block(
 ) -> None:
     """Compute and write the rows from `block[0]` to before `block[1]`."""
     start, stop = block
-    x = cast("NDArray[np.float32]", column_array(stage.read_input(previous), COLUMN))
+    x = cast("NDArray[np.float32]", column_array(stage.read_input(previous), _COLUMN))
     out = np.empty((stop - start, x.shape[1]), dtype=np.float32)
     _multiply(csr.indptr, csr.indices, scales, x, start, self_loops, out)
-    stage.write_scratch(name, pa.table({COLUMN: list_column(out)}))
+    stage.write_scratch(name, pa.table({_COLUMN: list_column(out)}))
 
 
 def _join_blocks(stage: Stage, names: list[str], num_nodes: int, num_features: int) -> None:
@@ -151,13 +151,13 @@ def _join_blocks(stage: Stage, names: list[str], num_nodes: int, num_features: i
     )
     start = 0
     for name in names:
-        rows = column_array(stage.read(name), COLUMN)
+        rows = column_array(stage.read(name), _COLUMN)
         whole[start : start + len(rows)] = rows
         start += len(rows)
-    stage.write_table(RESULT_FILE, pa.table({COLUMN: list_column(whole)}))
+    stage.write_table(_RESULT_FILE, pa.table({_COLUMN: list_column(whole)}))
 
 
-def inverse_roots(csr: CSR, self_loops: bool) -> NDArray[np.float64]:
+def _inverse_roots(csr: CSR, self_loops: bool) -> NDArray[np.float64]:
     """D^-½ as a vector; 0 for nodes without edges."""
     degrees = np.empty(csr.num_nodes, dtype=np.float64)
     _count_neighbours(csr.indptr, csr.indices, self_loops, degrees)

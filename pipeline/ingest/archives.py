@@ -16,8 +16,8 @@ from pipeline.runtime.memory import require_memory
 from pipeline.store.splits import splits_from_masks
 
 #: What decompressing a damaged member raises.
-DAMAGED = (zlib.error, NotImplementedError, RuntimeError)
-Arrays = Mapping[str, NDArray[Any]]
+_DAMAGED = (zlib.error, NotImplementedError, RuntimeError)
+_Arrays = Mapping[str, NDArray[Any]]
 
 
 def read_npz(path: Path, *, directed: bool = False) -> RawGraph:
@@ -54,7 +54,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
             return {name: content[name] for name in content.files}
     except FileNotFoundError:
         raise UserError(f"Expected '{path}' to exist (got nothing)") from None
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, *DAMAGED) as error:
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, *_DAMAGED) as error:
         raise UserError(f"Expected '{path}' to be a whole .npz file of plain arrays (got {error})") from error
 
 
@@ -119,7 +119,7 @@ def read_mat(path: Path, *, directed: bool = False) -> RawGraph:
     )
 
 
-def _heterophilous(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
+def _heterophilous(path: Path, arrays: _Arrays, directed: bool) -> RawGraph:
     features, edges = arrays["node_features"], _pairs(path, arrays, rows_first=True)
     splits = None
     if {"train_masks", "val_masks", "test_masks"} <= arrays.keys():
@@ -137,7 +137,7 @@ def _heterophilous(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
     )
 
 
-def _masks(path: Path, arrays: Arrays, num_nodes: int) -> list[NDArray[np.bool_]]:
+def _masks(path: Path, arrays: _Arrays, num_nodes: int) -> list[NDArray[np.bool_]]:
     """The masks of the three parts [s, n], each node in one of them at the most."""
     names = ("train_masks", "val_masks", "test_masks")
     masks = [np.atleast_2d(arrays[name]) for name in names]
@@ -157,7 +157,7 @@ def _masks(path: Path, arrays: Arrays, num_nodes: int) -> list[NDArray[np.bool_]
     return parts
 
 
-def _shchur(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
+def _shchur(path: Path, arrays: _Arrays, directed: bool) -> RawGraph:
     adjacency = _matrix(path, arrays, "adj").tocoo()
     features = arrays.get("attr_matrix")
     if features is None and "attr_indptr" in arrays:
@@ -175,7 +175,7 @@ def _shchur(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
     )
 
 
-def _plain(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
+def _plain(path: Path, arrays: _Arrays, directed: bool) -> RawGraph:
     edges = _pairs(path, arrays, rows_first=False)
     sized = [arrays[name] for name in ("features", "labels") if name in arrays]
     num_nodes = len(sized[0]) if sized else int(edges.max(initial=-1)) + 1
@@ -193,7 +193,7 @@ def _plain(path: Path, arrays: Arrays, directed: bool) -> RawGraph:
     )
 
 
-def _pairs(path: Path, arrays: Arrays, *, rows_first: bool) -> NDArray[Any]:
+def _pairs(path: Path, arrays: _Arrays, *, rows_first: bool) -> NDArray[Any]:
     edges = arrays["edges"] if "edges" in arrays else np.zeros((0, 2), dtype=np.int64)
     if not np.issubdtype(edges.dtype, np.integer):
         raise UserError(f"Expected 'edges' in '{path}' to hold integers (got {edges.dtype})")
@@ -205,7 +205,7 @@ def _pairs(path: Path, arrays: Arrays, *, rows_first: bool) -> NDArray[Any]:
     raise UserError(f"Expected 'edges' in '{path}' to have shape {shapes} (got {edges.shape})")
 
 
-def _matrix(path: Path, arrays: Arrays, prefix: str) -> Any:
+def _matrix(path: Path, arrays: _Arrays, prefix: str) -> Any:
     from scipy.sparse import csr_matrix
 
     try:

@@ -13,7 +13,7 @@ from pipeline.store.cleaning import EdgeReport, clean_edges, entry_rows
 from pipeline.store.splits import NONE
 
 #: Beyond it not every integer is a float.
-EXACT_FLOATS = 2.0**53
+_EXACT_FLOATS = 2.0**53
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def check_features(origin: str, features: NDArray[Any] | None, num_nodes: int) -
             f"Expected the features in '{origin}' to have a row for each of {num_nodes} nodes "
             f"(got shape {features.shape})"
         )
-    if not is_real(features.dtype):
+    if not _is_real(features.dtype):
         raise UserError(f"Expected the features in '{origin}' to be numbers (got {features.dtype})")
     with np.errstate(over="ignore"):
         values = np.ascontiguousarray(features, dtype=np.float32)
@@ -145,7 +145,7 @@ def check_edge_values(
             f"Expected the edge values in '{origin}' to have a row for each of {num_edges} edges "
             f"(got shape {values.shape})"
         )
-    if not is_real(values.dtype):
+    if not _is_real(values.dtype):
         raise UserError(f"Expected the edge values in '{origin}' to be numbers (got {values.dtype})")
     with np.errstate(over="ignore"):
         converted = np.ascontiguousarray(values, dtype=np.float32)
@@ -158,7 +158,7 @@ def check_edge_values(
     return converted
 
 
-def is_real(kind: np.dtype[Any]) -> bool:
+def _is_real(kind: np.dtype[Any]) -> bool:
     """Whether a type is of real numbers; complex ones would lose their imaginary part silently."""
     return bool(
         np.issubdtype(kind, np.integer) or np.issubdtype(kind, np.floating) or np.issubdtype(kind, np.bool_)
@@ -227,7 +227,7 @@ def _as_integers(origin: str, labels: NDArray[Any]) -> NDArray[np.int64]:
         return labels.astype(np.int64)
     if not np.issubdtype(labels.dtype, np.floating):
         raise UserError(f"Expected the labels in '{origin}' to be integers (got {labels.dtype})")
-    wrong = np.flatnonzero(~(np.abs(labels) < EXACT_FLOATS) | (labels != np.round(labels)))
+    wrong = np.flatnonzero(~(np.abs(labels) < _EXACT_FLOATS) | (labels != np.round(labels)))
     if wrong.size:
         raise UserError(
             f"Expected the labels in '{origin}' to be integers "

@@ -17,9 +17,9 @@ from pipeline.ingest.checks import check_edge_values, check_ids
 from pipeline.runtime.errors import UserError
 
 BLOCK_BYTES = 16 * 2**20
-BLOCK_ROWS = 2**20
-COMMENTS = ("#", "%")
-DEFAULT_WEIGHT = "weight"
+_BLOCK_ROWS = 2**20
+_COMMENTS = ("#", "%")
+_DEFAULT_WEIGHT = "weight"
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".edgelist", ".snap")
 
 
@@ -57,7 +57,7 @@ class EdgeList:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         if self.path.suffix == ".parquet":
-            yield from parquet.ParquetFile(self.path).iter_batches(batch_size=BLOCK_ROWS)
+            yield from parquet.ParquetFile(self.path).iter_batches(batch_size=_BLOCK_ROWS)
             return
         text = TextFormat.detect(self.path)
         with pa.input_stream(str(self.path), compression="detect") as stream:
@@ -95,7 +95,7 @@ class EdgeList:
     def _values(self, batch: pa.RecordBatch, row: int) -> NDArray[np.float32] | None:
         names = batch.schema.names
         if self.weight_column is None:
-            wanted = [DEFAULT_WEIGHT] if DEFAULT_WEIGHT in names[2:] else []
+            wanted = [_DEFAULT_WEIGHT] if _DEFAULT_WEIGHT in names[2:] else []
         else:
             wanted = [name.strip() for name in self.weight_column.split(",")]
         for name in wanted:
@@ -136,7 +136,7 @@ class TextFormat:
         """Look at the first lines: comments to skip, what separates cells, whether names come first."""
         with _open_text(path) as file:
             lines = list(islice(file, 1000))
-        skip = next((i for i, line in enumerate(lines) if not line.startswith(COMMENTS)), len(lines))
+        skip = next((i for i, line in enumerate(lines) if not line.startswith(_COMMENTS)), len(lines))
         if skip == len(lines) or not lines[skip].strip():
             raise UserError(f"Expected '{path}' to hold edges (got no row in its first lines)")
         first = lines[skip].rstrip("\r\n")

@@ -14,8 +14,8 @@ from pipeline.store.cleaning import EdgeReport, clean_edges, distinct, entry_row
 
 # Edges kept in memory; sorting them takes about 60 bytes each.
 MEMORY_EDGES = 2**24
-CHUNK_EDGES = 2**20
-PAIR = np.dtype(np.int64)
+_CHUNK_EDGES = 2**20
+_PAIR = np.dtype(np.int64)
 
 Pairs = NDArray[np.int64]
 Values = NDArray[np.float32]
@@ -112,7 +112,7 @@ class EdgeSpill:
 
     def _chunks(self) -> Iterator[Pairs]:
         with (self._directory / "edges.bin").open("rb") as file:
-            while (values := np.fromfile(file, dtype=PAIR, count=2 * CHUNK_EDGES)).size:
+            while (values := np.fromfile(file, dtype=_PAIR, count=2 * _CHUNK_EDGES)).size:
                 yield values.reshape(-1, 2)
 
     def _sort(self) -> SortedEdges:
@@ -189,7 +189,7 @@ class EdgeSpill:
 
     def _sort_range(self, number: int, low: int) -> SortedRange:
         path = self._range_path(number)
-        table = np.fromfile(path, dtype=PAIR).reshape(-1, 3 if self._num_values else 2)
+        table = np.fromfile(path, dtype=_PAIR).reshape(-1, 3 if self._num_values else 2)
         path.unlink()
         raw = (table[:, 0] - low) * (2 * self._num_nodes) + table[:, 1]
         keys = distinct(raw)

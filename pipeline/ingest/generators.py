@@ -8,11 +8,11 @@ from pipeline.store.arrays import CSR, GraphArrays
 from pipeline.store.cleaning import clean_edges
 from pipeline.store.splits import random_splits
 
-MINE_SHARE = 0.2
-UNKNOWN_SHARE = 0.5
+_MINE_SHARE = 0.2
+_UNKNOWN_SHARE = 0.5
 # Column 0 flags an unknown count; columns 1…6 are the one-hot counts 0, 1, 2, 3, 4, and 5 or more.
-MINESWEEPER_FEATURES = 7
-LARGEST_COUNT = 5
+_MINESWEEPER_FEATURES = 7
+_LARGEST_COUNT = 5
 
 
 def minesweeper(side: int = 100, *, seed: int = 0, num_splits: int = 10) -> GraphArrays:
@@ -33,11 +33,11 @@ def minesweeper(side: int = 100, *, seed: int = 0, num_splits: int = 10) -> Grap
     num_nodes = side * side
     mines_seed, unknown_seed, split_seed = np.random.SeedSequence(seed).spawn(3)
     csr = board(side)
-    mines = _random_subset(num_nodes, MINE_SHARE, mines_seed)
-    unknown = _random_subset(num_nodes, UNKNOWN_SHARE, unknown_seed)
+    mines = _random_subset(num_nodes, _MINE_SHARE, mines_seed)
+    unknown = _random_subset(num_nodes, _UNKNOWN_SHARE, unknown_seed)
     counts = np.add.reduceat(mines[csr.indices].astype(np.int64), csr.indptr[:-1])
-    features = np.zeros((num_nodes, MINESWEEPER_FEATURES), dtype=np.float32)
-    column = np.where(unknown, 0, 1 + np.minimum(counts, LARGEST_COUNT))
+    features = np.zeros((num_nodes, _MINESWEEPER_FEATURES), dtype=np.float32)
+    column = np.where(unknown, 0, 1 + np.minimum(counts, _LARGEST_COUNT))
     features[np.arange(num_nodes), column] = 1
     labels = mines.astype(np.int64)
     return GraphArrays(

@@ -24,8 +24,8 @@ from pipeline.store.cleaning import EdgeReport, clean_edges, entry_rows
 from pipeline.store.splits import cross_validation, random_splits
 
 #: Classes of the generated collection, by what hangs on a random tree.
-MOTIFS = ("cycle", "clique", "star")
-MOTIF_NODES = 5
+_MOTIFS = ("cycle", "clique", "star")
+_MOTIF_NODES = 5
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def read_collection(
     with own as directory:
         if entry.task == "link":
             return _read_contacts(entry, directory, root)
-        graphs = lay_out([load_dataset(entry, directory, root)])
+        graphs = _lay_out([load_dataset(entry, directory, root)])
     random = shares if entry.splits == 0 else None
     return assemble(entry.name, graphs, num_folds=num_folds, seed=seed, shares=random)
 
@@ -126,7 +126,7 @@ def assemble(
     return collection, report
 
 
-def lay_out(datasets: list[Any]) -> Graphs:
+def _lay_out(datasets: list[Any]) -> Graphs:
     """The graphs of PyG's data sets side by side."""
     sizes = np.array([data[i].num_nodes for data in datasets for i in range(len(data))], dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
@@ -152,7 +152,7 @@ def _read_contacts(
 ) -> tuple[CollectionArrays, EdgeReport]:
     """PCQM-Contact of the Long Range Graph Benchmark: with a split, and labelled pairs in every graph."""
     datasets = [load_dataset(entry, directory, root, split=part) for part in ("train", "val", "test")]
-    graphs = lay_out(datasets)
+    graphs = _lay_out(datasets)
     csr, report = clean_edges(graphs.edges[0], graphs.edges[1], int(graphs.sizes.sum()))
     counts, ends = _join(datasets, "edge_label_index", graphs.indptr[:-1])
     labels = np.concatenate([data._data.edge_label.numpy() for data in datasets]).astype(np.int64)
@@ -198,8 +198,8 @@ def motifs(
         num_folds: Folds of the cross-validation.
     """
     draw = np.random.default_rng([seed, num_graphs])
-    labels = np.arange(num_graphs, dtype=np.int64) % len(MOTIFS)
-    made = [_tree_with_motif(MOTIFS[label], int(draw.integers(8, 25)), draw) for label in labels]
+    labels = np.arange(num_graphs, dtype=np.int64) % len(_MOTIFS)
+    made = [_tree_with_motif(_MOTIFS[label], int(draw.integers(8, 25)), draw) for label in labels]
     sizes = np.array([size for size, _ in made], dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
     edges = np.concatenate([edges + start for (_, edges), start in zip(made, starts, strict=True)], axis=1)
@@ -210,13 +210,13 @@ def _tree_with_motif(kind: str, tree_nodes: int, draw: np.random.Generator) -> t
     """Number of nodes and edges [2, m] of one graph, its nodes numbered at random."""
     children = np.arange(1, tree_nodes)
     parents = (draw.random(tree_nodes - 1) * children).astype(np.int64)
-    nodes = np.arange(MOTIF_NODES)
+    nodes = np.arange(_MOTIF_NODES)
     pairs = {
         "cycle": np.stack([nodes, np.roll(nodes, -1)]),
-        "clique": np.stack(np.triu_indices(MOTIF_NODES, 1)),
-        "star": np.stack([np.zeros(MOTIF_NODES - 1, dtype=np.int64), nodes[1:]]),
+        "clique": np.stack(np.triu_indices(_MOTIF_NODES, 1)),
+        "star": np.stack([np.zeros(_MOTIF_NODES - 1, dtype=np.int64), nodes[1:]]),
     }
     bridge = np.array([[draw.integers(tree_nodes)], [tree_nodes]])
     edges = np.concatenate([np.stack([parents, children]), bridge, pairs[kind] + tree_nodes], axis=1)
-    size = tree_nodes + MOTIF_NODES
+    size = tree_nodes + _MOTIF_NODES
     return size, draw.permutation(size)[edges]

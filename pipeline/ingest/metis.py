@@ -12,9 +12,9 @@ from pipeline.runtime.memory import require_memory
 Integers = NDArray[np.int64]
 
 #: Bytes that the text and the numbers of a byte of it take at the most.
-BYTES_PER_BYTE = 20
-LONGEST_NUMBER = 10
-COMMENT = re.compile(rb"^%[^\n]*\n?", re.MULTILINE)
+_BYTES_PER_BYTE = 20
+_LONGEST_NUMBER = 10
+_COMMENT = re.compile(rb"^%[^\n]*\n?", re.MULTILINE)
 
 
 def read_metis(path: Path) -> tuple[int, tuple[Integers, Integers]]:
@@ -27,8 +27,8 @@ def read_metis(path: Path) -> tuple[int, tuple[Integers, Integers]]:
         UserError: If the counts are wrong, a line is missing or left over, a neighbour is none of the nodes,
             an edge stands in one line only, or nodes or edges have weights.
     """
-    require_memory(BYTES_PER_BYTE * path.stat().st_size, f"'{path}'", "an edge list, which is read in parts")
-    text = COMMENT.sub(b"", path.read_bytes())
+    require_memory(_BYTES_PER_BYTE * path.stat().st_size, f"'{path}'", "an edge list, which is read in parts")
+    text = _COMMENT.sub(b"", path.read_bytes())
     head, _, body = text.partition(b"\n")
     size, edges = _header(path, head)
     numbers, rows, lines = _tokens(path, body)
@@ -53,7 +53,7 @@ def read_metis(path: Path) -> tuple[int, tuple[Integers, Integers]]:
 
 def _header(path: Path, line: bytes) -> tuple[int, int]:
     words = line.split()
-    if len(words) < 2 or not all(word.isdigit() and len(word) <= LONGEST_NUMBER for word in words):
+    if len(words) < 2 or not all(word.isdigit() and len(word) <= _LONGEST_NUMBER for word in words):
         shown = line[:40].decode("ascii", "replace")
         raise UserError(f"Expected '{path}' to begin with the numbers of nodes and edges (got '{shown}')")
     if any(int(word) for word in words[2:3]):
@@ -80,7 +80,7 @@ def _tokens(path: Path, body: bytes) -> tuple[Integers, Integers, int]:
     lines = int(breaks.sum()) + (1 if len(body) and not body.endswith(b"\n") else 0)
     starts = np.flatnonzero(digits & ~np.concatenate([[False], digits[:-1]]))
     ends = np.flatnonzero(digits & ~np.concatenate([digits[1:], [False]]))
-    if (ends - starts >= LONGEST_NUMBER).any():
+    if (ends - starts >= _LONGEST_NUMBER).any():
         raise UserError(f"Expected '{path}' to hold numbers of nodes (got one of more than ten digits)")
     rows = np.cumsum(breaks, dtype=np.int64)[starts] if len(starts) else np.zeros(0, dtype=np.int64)
     numbers = np.array(body.split(), dtype=np.int64) if len(starts) else np.zeros(0, dtype=np.int64)

@@ -14,7 +14,7 @@ from pipeline.store.arrays import CSR
 from pipeline.store.cleaning import clean_edges, edge_sources
 
 Generator = Literal["hyperbolic", "barabasi-albert"]
-UNREACHABLE = -1
+_UNREACHABLE = -1
 
 
 def power_law_graph(
@@ -45,7 +45,7 @@ def power_law_graph(
             source = networkit.generators.HyperbolicGenerator(num_nodes, k=mean_degree, gamma=exponent)
         else:
             source = networkit.generators.BarabasiAlbertGenerator(max(1, round(mean_degree / 2)), num_nodes)
-        rows, columns = export_edges(source.generate())
+        rows, columns = _export_edges(source.generate())
     finally:
         networkit.setNumberOfThreads(threads)
     # Generators place neighbours at nearby ids, which no graph from outside would do.
@@ -53,7 +53,7 @@ def power_law_graph(
     return clean_edges(shuffled[rows], shuffled[columns], num_nodes)[0]
 
 
-def export_edges(graph: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _export_edges(graph: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The edges of a networkit graph as arrays; by way of a file, since networkit has no other fast one."""
     import networkit
     from pyarrow import csv
@@ -84,7 +84,7 @@ def read_networkit(path: Path) -> tuple[int, tuple[Any, Any]]:
         graph = networkit.readGraph(str(path), networkit.Format.NetworkitBinary)
     except Exception as error:  # networkit raises bare exceptions of its own
         raise UserError(f"Expected '{path}' to be a networkit binary graph (got {error})") from error
-    return graph.numberOfNodes(), export_edges(graph)
+    return graph.numberOfNodes(), _export_edges(graph)
 
 
 def networkit_graph(csr: CSR) -> Any:
@@ -114,5 +114,5 @@ def search_distances(graph: Any, source: int) -> NDArray[np.int64]:
     search = networkit.distance.BFS(graph, source, storePaths=False)
     search.run()
     distances = np.asarray(search.getDistances())
-    hops = np.where(distances > len(distances), UNREACHABLE, distances)
+    hops = np.where(distances > len(distances), _UNREACHABLE, distances)
     return hops.astype(np.int64)

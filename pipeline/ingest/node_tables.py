@@ -15,7 +15,7 @@ from pipeline.runtime.errors import UserError
 from pipeline.store.splits import NONE, TEST, TRAIN, VALIDATION
 
 DEFAULT_ID, DEFAULT_LABEL, DEFAULT_SPLIT = "id", "label", "split"
-SPLIT_WORDS = {
+_SPLIT_WORDS = {
     "train": TRAIN,
     "training": TRAIN,
     "val": VALIDATION,
@@ -25,7 +25,7 @@ SPLIT_WORDS = {
     "": NONE,
     "none": NONE,
 }
-UNKNOWN_WORD = -2
+_UNKNOWN_WORD = -2
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def read_node_file(path: Path, purpose: str, names: ColumnNames) -> NodeColumns:
     if path.suffix in (".npy", ".npz"):
         values = _read_array(path, purpose)
         if purpose == "labels" and values.dtype.kind in "US" and values.ndim == 1:
-            labels, classes = number_classes(pa.array(values.astype(str)))
+            labels, classes = _number_classes(pa.array(values.astype(str)))
             return NodeColumns(path, len(values), labels=labels, classes=classes)
         if purpose == "labels":
             return NodeColumns(path, len(values), labels=values)
@@ -207,7 +207,7 @@ def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     )
 
 
-def number_classes(names: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _number_classes(names: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Numbers for classes that have names, in the order of the names; −1 where there is none."""
     text = pc.utf8_trim_whitespace(names.cast(pa.string()))
     text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
@@ -226,7 +226,7 @@ def _labels(
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return number_classes(column.combine_chunks())
+        return _number_classes(column.combine_chunks())
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
@@ -247,10 +247,10 @@ def _splits(path: Path, table: pa.Table, name: str | None) -> NDArray[np.int8] |
         encoded = pc.fill_null(column.cast(pa.string()), "").combine_chunks().dictionary_encode()
         # One look-up a distinct word, not one a node.
         known = [
-            SPLIT_WORDS.get(word.strip().lower(), UNKNOWN_WORD) for word in encoded.dictionary.to_pylist()
+            _SPLIT_WORDS.get(word.strip().lower(), _UNKNOWN_WORD) for word in encoded.dictionary.to_pylist()
         ]
         parts = np.array(known)[encoded.indices.to_numpy()]
-        wrong = np.flatnonzero(parts == UNKNOWN_WORD)
+        wrong = np.flatnonzero(parts == _UNKNOWN_WORD)
     if wrong.size:
         raise UserError(
             f"Expected column '{name}' of '{path}' to hold train, val or test "

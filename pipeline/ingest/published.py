@@ -19,10 +19,10 @@ from pipeline.runtime.errors import UserError
 from pipeline.store.arrays import Task
 from pipeline.store.splits import splits_from_masks
 
-ROOT_VARIABLE = "COCN_DATA_ROOT"
-CACHE_VARIABLE = "COCN_CACHE"
+_ROOT_VARIABLE = "COCN_DATA_ROOT"
+_CACHE_VARIABLE = "COCN_CACHE"
 #: Where the files of each folder of a data root come from.
-ORIGINS = {
+_ORIGINS = {
     "heterophilous": "github.com/yandex-research/heterophilous-graphs, data/",
     "heterophilous_npz": "github.com/yandex-research/heterophilous-graphs, data/",
     "webkb": "github.com/graphdml-uiuc-jlu/geom-gcn, new_data/ and splits/",
@@ -255,7 +255,7 @@ BY_NAME = {entry.name: entry for entry in PUBLISHED}
 
 def data_root(given: Path | None) -> Path | None:
     """The directory with raw files: the one given, else the one COCN_DATA_ROOT names."""
-    named = os.environ.get(ROOT_VARIABLE)
+    named = os.environ.get(_ROOT_VARIABLE)
     return given or (Path(named) if named else None)
 
 
@@ -289,7 +289,7 @@ def found_root(entry: Published, raw: Path) -> Path:
 
 def cache_root() -> Path:
     """Where downloads go."""
-    named = os.environ.get(CACHE_VARIABLE)
+    named = os.environ.get(_CACHE_VARIABLE)
     return Path(named) if named else Path.home() / ".cache" / "cocn" / "datasets"
 
 
@@ -345,9 +345,9 @@ def _convert(entry: Published, data: Any, directed: bool) -> RawGraph:
     )
 
 
-def fetch_hint(entry: Published) -> str:
+def _fetch_hint(entry: Published) -> str:
     """What to fetch and where to put it, for a data set that is not there."""
-    origin = ORIGINS.get(entry.folder)
+    origin = _ORIGINS.get(entry.folder)
     where = f" (from {origin})" if origin else ""
     return f"give --data-root a directory with '{entry.folder}/{entry.raw}'{where}"
 
@@ -357,5 +357,5 @@ def _absent(entry: Published, root: Path | None, reason: str) -> str:
     where = "a data root" if place is None else f"'{place / entry.folder}'"
     return (
         f"Expected the raw files of '{entry.name}' under {where} (got none, and {reason}): "
-        f"{fetch_hint(entry)}"
+        f"{_fetch_hint(entry)}"
     )

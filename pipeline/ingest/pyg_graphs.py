@@ -121,9 +121,9 @@ def read_graphs(graphs: PyGGraphs, name: str, target: str | None = None) -> Grap
     from torch_geometric.data import Data, HeteroData
 
     if isinstance(graphs, Data):
-        return tensors_of(graphs)
+        return _tensors_of(graphs)
     if isinstance(graphs, HeteroData):
-        return flatten(graphs, target)
+        return _flatten(graphs, target)
     if not (hasattr(graphs, "__getitem__") and hasattr(graphs, "__len__")):
         raise UserError(
             f"Expected a PyG Data, HeteroData or a data set of them (got {type(graphs).__name__})"
@@ -132,12 +132,12 @@ def read_graphs(graphs: PyGGraphs, name: str, target: str | None = None) -> Grap
         raise UserError("Expected at least one graph (got an empty data set)")
     if len(graphs) == 1 and isinstance(graphs[0], Data | HeteroData):
         return read_graphs(graphs[0], name, target)
-    return side_by_side(graphs, name)
+    return _side_by_side(graphs, name)
 
 
-def tensors_of(data: Any) -> GraphTensors:
+def _tensors_of(data: Any) -> GraphTensors:
     """The arrays of a `Data`."""
-    edges = edges_of(data)
+    edges = _edges_of(data)
     masks = [_array(getattr(data, name, None)) for name in MASKS]
     known = [mask for mask in masks if mask is not None]
     values = getattr(data, "edge_attr", None)
@@ -158,7 +158,7 @@ def tensors_of(data: Any) -> GraphTensors:
     )
 
 
-def edges_of(data: Any) -> NDArray[Any]:
+def _edges_of(data: Any) -> NDArray[Any]:
     """Edges [2, m] from `edge_index`, or from the transposed matrix `adj_t`."""
     index = getattr(data, "edge_index", None)
     if index is not None:
@@ -173,7 +173,7 @@ def edges_of(data: Any) -> NDArray[Any]:
     return np.stack([column.numpy(), row.numpy()])
 
 
-def flatten(data: Any, target: str | None = None) -> GraphTensors:
+def _flatten(data: Any, target: str | None = None) -> GraphTensors:
     """One graph out of a heterogeneous one: types become one-hot features of nodes and of edges.
 
     Nodes are numbered type after type, in the order of `data.node_types`. Features of all types share their
@@ -188,7 +188,7 @@ def flatten(data: Any, target: str | None = None) -> GraphTensors:
     starts = dict(zip(types, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
     edges, kinds = [np.zeros((2, 0), dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     for kind, (source, relation, end) in enumerate(data.edge_types):
-        index = edges_of(data[source, relation, end])
+        index = _edges_of(data[source, relation, end])
         edges.append(index + np.array([[starts[source]], [starts[end]]]))
         kinds.append(np.full(index.shape[1], kind))
     labels, masks = _target_arrays(data, _choose_target(data, types, target), starts, sum(sizes))
@@ -238,7 +238,7 @@ def _target_arrays(
     """Labels and masks of one type of nodes, among those of all types; the others have neither."""
     if target is None:
         return None, None
-    own = tensors_of(data[target])
+    own = _tensors_of(data[target])
     rows = slice(starts[target], starts[target] + own.num_nodes)
     labels = np.full(num_nodes, -1, dtype=np.int64)
     if own.labels is None or own.labels.reshape(own.num_nodes, -1).shape[1] != 1:
@@ -276,7 +276,7 @@ def raw_graph(tensors: GraphTensors, name: str, *, directed: bool = False) -> Ra
     )
 
 
-def side_by_side(graphs: Sequence[Any], name: str) -> GraphTensors:
+def _side_by_side(graphs: Sequence[Any], name: str) -> GraphTensors:
     """The graphs of a collection as one disjoint union, with one label per graph.
 
     Raises:
@@ -291,7 +291,7 @@ def side_by_side(graphs: Sequence[Any], name: str) -> GraphTensors:
             raise UserError(
                 f"Expected graph {number} of '{name}' to be a PyG Data (got {type(data).__name__})"
             )
-        parts.append(replace(tensors_of(data), masks=None))
+        parts.append(replace(_tensors_of(data), masks=None))
     sizes = np.array([part.num_nodes for part in parts])
     starts = np.cumsum(sizes) - sizes
     return GraphTensors(

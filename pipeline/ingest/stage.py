@@ -40,10 +40,10 @@ from pipeline.store.graph_store import INGEST, GraphStore
 from pipeline.store.manifest import StageTiming
 from pipeline.store.splits import random_splits
 
-GENERATED = ("minesweeper", "power-law", "motifs")
+_GENERATED = ("minesweeper", "power-law", "motifs")
 #: Side of the published minesweeper board.
-PUBLISHED_SIDE = 100
-GRAPH_SUFFIXES = (".metis", ".graph", ".nkb")
+_PUBLISHED_SIDE = 100
+_GRAPH_SUFFIXES = (".metis", ".graph", ".nkb")
 DEFAULT_NODES = 100_000
 
 
@@ -109,7 +109,7 @@ def read_source(
         collection, edges = _collect(options)
         yield collection, describe(collection, edges)
         return
-    if is_saved_by_torch(options):
+    if _is_saved_by_torch(options):
         found = read_graphs(read_pt(Path(options.source)), options.source)
         arranged, edges = arrange_tensors(found, options)
         yield arranged, describe(arranged, edges)
@@ -141,7 +141,7 @@ def arrange_tensors(
     return _finish(raw, options), raw.edges
 
 
-def is_saved_by_torch(options: SourceOptions) -> bool:
+def _is_saved_by_torch(options: SourceOptions) -> bool:
     """Whether the source is a file of `torch.save`."""
     return options.source.endswith(".pt") and Path(options.source).is_file()
 
@@ -166,16 +166,16 @@ def describe_source(options: SourceOptions) -> IngestParameters:
 
 def short_name(options: SourceOptions) -> str:
     """The name of a data set, or of a file without its directories and endings."""
-    if options.source in GENERATED or options.source in BY_NAME:
+    if options.source in _GENERATED or options.source in BY_NAME:
         return options.source
     return Path(options.source).name.split(".")[0]
 
 
 def is_generated(options: SourceOptions) -> bool:
     """Whether the graph is made here: minesweeper is, unless its published files are at hand."""
-    if options.source not in GENERATED:
+    if options.source not in _GENERATED:
         return False
-    if options.side != PUBLISHED_SIDE:
+    if options.side != _PUBLISHED_SIDE:
         return True
     entry = BY_NAME.get(options.source)
     return entry is None or raw_file(entry, data_root(options.data_root)) is None
@@ -223,9 +223,9 @@ def _read(options: SourceOptions, directory: Path) -> RawGraph:
         return read_npz(path, directed=options.directed)
     if name.endswith(".mat"):
         return read_mat(path, directed=options.directed)
-    if name.endswith((*TEXT_SUFFIXES, ".parquet", *GRAPH_SUFFIXES)):
+    if name.endswith((*TEXT_SUFFIXES, ".parquet", *_GRAPH_SUFFIXES)):
         return _read_edges(options, path, directory)
-    known = ", ".join((*TEXT_SUFFIXES, ".parquet", ".npz", ".mat", ".pt", *GRAPH_SUFFIXES))
+    known = ", ".join((*TEXT_SUFFIXES, ".parquet", ".npz", ".mat", ".pt", *_GRAPH_SUFFIXES))
     raise UserError(f"Expected '{path}' to end in one of {known} (got '{path.suffix}')")
 
 
@@ -238,7 +238,7 @@ def _read_edges(options: SourceOptions, path: Path, directory: Path) -> RawGraph
         if file is not None
     ]
     nodes = _merge_tables(tables)
-    if path.suffix in GRAPH_SUFFIXES:
+    if path.suffix in _GRAPH_SUFFIXES:
         raw = _read_graph_file(path, options)
         if nodes is not None and nodes.num_rows != raw.csr.num_nodes:
             raise UserError(
@@ -386,6 +386,6 @@ def _source_files(options: SourceOptions) -> list[Path]:
 
 
 def _unknown(source: str) -> str:
-    names = sorted({*GENERATED, *BY_NAME})
+    names = sorted({*_GENERATED, *BY_NAME})
     hint = suggest(source, names, "`cocn datasets list` shows the names")
     return f"Expected 'source' to be a data set or an existing file (got '{source}'): {hint}"

@@ -1,4 +1,18 @@
 """Settings → network; opponents; metrics.
 
 In: a configuration and what a store holds. Out: a network, and scores of its answers.
+
+May import: runtime, config, storage, engine, tracking, store, ingest, paper, presets, positions, orders,
+features, segments.
+
+Public names, by module:
+    metrics: Evaluation, Predictions, chosen_metric, evaluate_predictions, gather_from_ranks, link_ranks,
+        score
+    networks: FAMILY, Inputs, MODELS, Network, build_model, check_model, position_source, resolve_task,
+        streams
+    opponents: OPPONENTS, Opponent, OpponentGraph, RowBatch
+    opponents.blocks: compute_blocks
+    opponents.inputs: adjacency_matrix, degree_features
+    opponents.perceptrons: RowOpponent
+    parallel: distribute
 """

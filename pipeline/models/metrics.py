@@ -15,7 +15,7 @@ from pipeline.config.settings import MetricName
 from pipeline.store.arrays import Task
 
 #: k of Hits@k for links.
-HITS = (1, 3, 10, 50, 100)
+_HITS = (1, 3, 10, 50, 100)
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ def evaluate_links(scores_R: Tensor, labels_R: Tensor, ranks_R: Tensor, groups_R
     if not math.isfinite(loss):
         return Evaluation(labels.numel(), loss, {})
     # Of the scores themselves: as probabilities large ones would all be 1.
-    metrics = score_order(scores.numpy(), labels.numpy())
+    metrics = _score_order(scores.numpy(), labels.numpy())
     true = labels == 1
     if bool(true.any()):
         ranks, groups = ranks_R.cpu()[true].double(), groups_R.cpu()[true]
         metrics["mrr"] = _mean_of_means(1 / ranks, groups)
-        metrics |= {f"hits_{k}": _mean_of_means((ranks <= k).double(), groups) for k in HITS}
+        metrics |= {f"hits_{k}": _mean_of_means((ranks <= k).double(), groups) for k in _HITS}
     return Evaluation(labels.numel(), loss, metrics)
 
 
@@ -124,11 +124,11 @@ def score(probabilities_RC: NDArray[np.float64], labels_R: NDArray[np.int64]) ->
         "macro_f1": float(metrics.f1_score(labels_R, predicted, average="macro", zero_division=0)),
     }
     if probabilities_RC.shape[1] == 2:
-        scores |= score_order(probabilities_RC[:, 1], labels_R)
+        scores |= _score_order(probabilities_RC[:, 1], labels_R)
     return scores
 
 
-def score_order(scores_R: NDArray[np.float64], labels_R: NDArray[np.int64]) -> dict[str, float]:
+def _score_order(scores_R: NDArray[np.float64], labels_R: NDArray[np.int64]) -> dict[str, float]:
     """ROC AUC and average precision of two classes; none unless both occur."""
     from sklearn import metrics
 

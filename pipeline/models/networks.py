@@ -140,7 +140,7 @@ def propagation(model: ModelConfig) -> Propagation:
     return model.propagation
 
 
-def position_channels(model: ModelConfig, inputs: Inputs) -> int | None:
+def _position_channels(model: ModelConfig, inputs: Inputs) -> int | None:
     """Columns that positions are regressed from; None where a model decides by itself."""
     source = position_source(model)
     if source == "implicit":
@@ -151,7 +151,7 @@ def position_channels(model: ModelConfig, inputs: Inputs) -> int | None:
 def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> Network:
     """The network that a configuration describes, with fresh parameters."""
     if model.name in OPPONENTS:
-        return build_opponent(model, opponent_sizes(model, inputs))
+        return build_opponent(model, _opponent_sizes(model, inputs))
     settings: dict[str, Any] = {
         "task": inputs.task,
         "num_heads": model.heads,
@@ -164,7 +164,7 @@ def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> 
         "dropout": model.dropout,
         "feature_dropout": model.feature_dropout,
         "position_source": position_source(model),
-        "position_channels": position_channels(model, inputs),
+        "position_channels": _position_channels(model, inputs),
         "propagation": propagation(model),
         "node_features": model.node_features,
         "structure_features": model.structure_features,
@@ -185,7 +185,7 @@ def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> 
     return FAMILY[model.name](num_features, model.hidden_channels, out_channels(model, inputs), **settings)
 
 
-def opponent_sizes(model: ModelConfig, inputs: Inputs) -> Sizes:
+def _opponent_sizes(model: ModelConfig, inputs: Inputs) -> Sizes:
     """What shapes an opponent."""
     return Sizes(
         num_features=inputs.num_features or STAND_IN_COLUMNS,

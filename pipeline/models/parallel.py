@@ -27,17 +27,17 @@ def distribute(
         world_size: number of ranks.
         batched: whether ranks share out the graphs of a batch, in place of the heads of one graph.
     """
-    network: nn.Module = InParts(model) if batched else model
+    network: nn.Module = _InParts(model) if batched else model
     if world_size == 1:
         return network
     if isinstance(model, cocn.CoCN) and not streams(settings) and not batched:
-        network = HeadShare(model, rank, world_size)
+        network = _HeadShare(model, rank, world_size)
     # With it buckets keep their layout for good, so the order of sums, and with it every bit, is the same
     # after a restart; and features that are switched off may leave parameters without a gradient.
     return DistributedDataParallel(network, find_unused_parameters=True, gradient_as_bucket_view=True)
 
 
-class InParts(nn.Module):
+class _InParts(nn.Module):
     """A model that reads the graphs of a step in parts of like size, so that little of each is padding."""
 
     def __init__(self, model: Network) -> None:
@@ -50,7 +50,7 @@ class InParts(nn.Module):
         return torch.cat([self.model(part) for part in parts])
 
 
-class HeadShare(nn.Module):
+class _HeadShare(nn.Module):
     """A full-graph model that computes some of the heads; the others are computed on other ranks.
 
     Heads are independent until they are concatenated, and a linear map of their concatenation is a sum of
@@ -81,10 +81,10 @@ class HeadShare(nn.Module):
         model, channels = self.model, self.model.hidden_channels
         embedded = model.dropout(model.embed(graph, self.heads))
         weight = model.out.weight[:, self.heads.start * channels : self.heads.stop * channels]
-        return sum_over_ranks(F.linear(embedded, weight, model.out.bias / self.world_size))
+        return _sum_over_ranks(F.linear(embedded, weight, model.out.bias / self.world_size))
 
 
-def sum_over_ranks(value: Tensor) -> Tensor:
+def _sum_over_ranks(value: Tensor) -> Tensor:
     """Sum over ranks that all go on with the same value, each counting for its share of the loss."""
     total: Tensor = _SumOverRanks.apply(value)  # type: ignore[no-untyped-call]
     return total

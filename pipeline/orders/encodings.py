@@ -15,12 +15,12 @@ from pipeline.store.cleaning import component_labels
 Columns = NDArray[np.float64]
 
 # Eigenvectors only give an order, for which three digits are plenty.
-EIGEN_TOLERANCE = 1e-3
-EIGEN_ITERATIONS = 2000
+_EIGEN_TOLERANCE = 1e-3
+_EIGEN_ITERATIONS = 2000
 # Exact return probabilities multiply n×m numbers a step; beyond this many they are estimated.
 EXACT_WALK_PRODUCTS = 2 * 10**10
-WALK_PROBES = 256
-WALK_BLOCK = 512
+_WALK_PROBES = 256
+_WALK_BLOCK = 512
 
 
 def laplacian_columns(csr: CSR, count: int, *, seed: int = 0) -> Columns:
@@ -41,19 +41,19 @@ def laplacian_columns(csr: CSR, count: int, *, seed: int = 0) -> Columns:
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
     columns = np.zeros((csr.num_nodes, count))
-    nodes = largest_component(csr)
+    nodes = _largest_component(csr)
     wanted = min(count, len(nodes) - 2)
     if wanted < 1:
         return columns
-    matrix = normalized_adjacency(csr)[nodes][:, nodes]
+    matrix = _normalized_adjacency(csr)[nodes][:, nodes]
     start = np.random.default_rng(seed).normal(size=len(nodes))
     try:
         values, vectors = eigsh(
-            matrix, k=wanted + 1, which="LA", v0=start, tol=EIGEN_TOLERANCE, maxiter=EIGEN_ITERATIONS
+            matrix, k=wanted + 1, which="LA", v0=start, tol=_EIGEN_TOLERANCE, maxiter=_EIGEN_ITERATIONS
         )
     except ArpackNoConvergence as error:
         raise UserError(
-            f"Expected {wanted + 1} eigenvectors within {EIGEN_ITERATIONS} iterations "
+            f"Expected {wanted + 1} eigenvectors within {_EIGEN_ITERATIONS} iterations "
             f"(got {len(error.eigenvalues)}): choose another order"
         ) from error
     # The largest eigenvalue belongs to the trivial vector, the square roots of the degrees.
@@ -76,28 +76,28 @@ def random_walk_columns(csr: CSR, count: int, *, seed: int = 0) -> Columns:
         seed: Seed of the signs.
     """
     steps = count + 1
-    walk = transition_matrix(csr)
+    walk = _transition_matrix(csr)
     if csr.num_nodes * max(1, csr.num_edges) * steps <= EXACT_WALK_PRODUCTS:
-        blocks = range(0, csr.num_nodes, WALK_BLOCK)
+        blocks = range(0, csr.num_nodes, _WALK_BLOCK)
         return np.concatenate([_exact_returns(walk, start, steps) for start in blocks])
     signs = np.random.default_rng(seed)
     total = np.zeros((csr.num_nodes, steps - 1))
-    for _ in range(WALK_PROBES):
+    for _ in range(_WALK_PROBES):
         probe = signs.choice([-1.0, 1.0], size=csr.num_nodes)
         current = walk @ probe
         for step in range(steps - 1):
             current = walk @ current
             total[:, step] += probe * current
-    return total / WALK_PROBES
+    return total / _WALK_PROBES
 
 
-def largest_component(csr: CSR) -> NDArray[np.int64]:
+def _largest_component(csr: CSR) -> NDArray[np.int64]:
     """The nodes of the largest component, ascending."""
     _, labels = component_labels(csr)
     return np.flatnonzero(labels == np.bincount(labels).argmax())
 
 
-def normalized_adjacency(csr: CSR) -> Any:
+def _normalized_adjacency(csr: CSR) -> Any:
     """D^-½ A D^-½ as a scipy matrix; isolated nodes have empty rows."""
     from scipy.sparse import csr_matrix
 
@@ -106,7 +106,7 @@ def normalized_adjacency(csr: CSR) -> Any:
     return csr_matrix((values, csr.indices, csr.indptr), shape=(csr.num_nodes, csr.num_nodes))
 
 
-def transition_matrix(csr: CSR) -> Any:
+def _transition_matrix(csr: CSR) -> Any:
     """P = D^-1 A as a scipy matrix."""
     from scipy.sparse import csr_matrix
 
@@ -115,7 +115,7 @@ def transition_matrix(csr: CSR) -> Any:
 
 
 def _exact_returns(walk: Any, start: int, steps: int) -> Columns:
-    rows = walk[start : start + WALK_BLOCK].toarray()
+    rows = walk[start : start + _WALK_BLOCK].toarray()
     returns = np.empty((len(rows), steps - 1))
     place = np.arange(len(rows))
     for step in range(steps - 1):

@@ -28,7 +28,7 @@ from pipeline.store.arrays import CSR
 from pipeline.store.graph_store import GraphStore
 
 STAGE = "orders"
-FILE = "heads.arrow"
+_FILE = "heads.arrow"
 Family = Literal["window", "profile", "lappe", "rwpe", "rcm"]
 Columns = NDArray[np.float64]
 
@@ -69,8 +69,8 @@ def head_positions(
     parameters = OrderParameters(family=family, heads=heads, length=length, seed=seed)
     entry = store.manifest.stages.get(STAGE)
     if entry is not None and entry.parameters == parameters.model_dump(mode="json"):
-        return cast(Columns, store.array(f"{STAGE}/{FILE}", "positions"))
-    return compute_heads(store, store.undirected_csr(), parameters)
+        return cast(Columns, store.array(f"{STAGE}/{_FILE}", "positions"))
+    return _compute_heads(store, store.undirected_csr(), parameters)
 
 
 def write_orders(store: GraphStore, parameters: OrderParameters, *, replace: bool = False) -> bool:
@@ -83,13 +83,13 @@ def write_orders(store: GraphStore, parameters: OrderParameters, *, replace: boo
         if stage.done:
             return False
         csr = store.undirected_csr()
-        columns = compute_heads(store, csr, parameters)
-        stage.write_table(FILE, pa.table({"positions": list_column(columns)}))
-        stage.commit(describe_coverage(store, csr, columns, parameters.length))
+        columns = _compute_heads(store, csr, parameters)
+        stage.write_table(_FILE, pa.table({"positions": list_column(columns)}))
+        stage.commit(_describe_coverage(store, csr, columns, parameters.length))
     return True
 
 
-def compute_heads(store: GraphStore, csr: CSR, parameters: OrderParameters) -> Columns:
+def _compute_heads(store: GraphStore, csr: CSR, parameters: OrderParameters) -> Columns:
     """Positions of every head by one of the families. [n, H]"""
     heads, seed = parameters.heads, parameters.seed
     if parameters.family == "lappe":
@@ -103,7 +103,7 @@ def compute_heads(store: GraphStore, csr: CSR, parameters: OrderParameters) -> C
     return orders.rank.astype(np.float64)
 
 
-def describe_coverage(store: GraphStore, csr: CSR, columns: Columns, length: int) -> OrderSummary:
+def _describe_coverage(store: GraphStore, csr: CSR, columns: Columns, length: int) -> OrderSummary:
     """Coverage of the heads, and of r_A alone for comparison."""
     heads = measure_coverage(sequence(columns, csr), csr, length)
     alone = measure_coverage(sequence(store.approximate_positions()[:, None], csr), csr, length)

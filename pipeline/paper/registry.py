@@ -105,56 +105,58 @@ class Benchmark:
         return {"data.source": self.name, **metric, **self.protocol.overrides()}
 
 
-GEOM = Protocol("given", 10, (48, 32))
-GIVEN = Protocol("given", 10, (50, 25))
-HOMOPHILOUS = Protocol(
+_GEOM = Protocol("given", 10, (48, 32))
+_GIVEN = Protocol("given", 10, (50, 25))
+_HOMOPHILOUS = Protocol(
     "random",
     10,
     (60, 20),
     "The paper refers to Shchur et al., who train on 20 nodes a class; its baselines are of 60/20/20 splits.",
 )
-FOLDS = Protocol(
+_FOLDS = Protocol(
     "folds",
     10,
     note="The folds of the GIN paper; the epoch is selected on another fold, where GIN takes the test fold.",
 )
-BRAIN = Protocol("random", 10, (70, 10), "As NeuroGraph: stratified; it repeats one split with other seeds.")
-PAIRS = Protocol("pairs", 1, note="Untrained networks of at most 30,000 parameters.")
-PAIR_SOURCE = "github.com/balcilar/gnn-matlang, dataset/, as isomorphism/{} under the data root"
+_BRAIN = Protocol("random", 10, (70, 10), "As NeuroGraph: stratified; it repeats one split with other seeds.")
+_PAIRS = Protocol("pairs", 1, note="Untrained networks of at most 30,000 parameters.")
+_PAIR_SOURCE = "github.com/balcilar/gnn-matlang, dataset/, as isomorphism/{} under the data root"
 
 
 def _graphs(name: str, title: str) -> Benchmark:
-    return Benchmark(name, title, "graph", "accuracy", "graph", FOLDS)
+    return Benchmark(name, title, "graph", "accuracy", "graph", _FOLDS)
 
 
 def _brain(name: str, title: str) -> Benchmark:
-    return Benchmark(name, title, "graph", "accuracy", "graph-brain", BRAIN)
+    return Benchmark(name, title, "graph", "accuracy", "graph-brain", _BRAIN)
 
 
 def _pairs(name: str, title: str, graphs: int, pairs: int, file: str) -> Benchmark:
     counts = {"graphs": graphs, "pairs": pairs}
-    place = PAIR_SOURCE.format(file)
-    return Benchmark(name, title, "isomorphism", "undistinguished_pairs", "isomorphism", PAIRS, counts, place)
+    place = _PAIR_SOURCE.format(file)
+    return Benchmark(
+        name, title, "isomorphism", "undistinguished_pairs", "isomorphism", _PAIRS, counts, place
+    )
 
 
 BENCHMARKS = (
-    Benchmark("chameleon", "Chameleon", "node", "accuracy", "node", GEOM),
-    Benchmark("squirrel", "Squirrel", "node", "accuracy", "node", GEOM),
-    Benchmark("cornell", "Cornell", "node", "accuracy", "node", GEOM),
-    Benchmark("texas", "Texas", "node", "accuracy", "node", GEOM),
-    Benchmark("wisconsin", "Wisconsin", "node", "accuracy", "node", GEOM),
-    Benchmark("actor", "Actor", "node", "accuracy", "node", GEOM),
-    Benchmark("chameleon-filtered", "filtered Chameleon", "node", "accuracy", "filter", GEOM),
-    Benchmark("squirrel-filtered", "filtered Squirrel", "node", "accuracy", "filter", GEOM),
-    Benchmark("amazon-ratings", "amazon-ratings", "node", "accuracy", "node-hetero", GIVEN),
-    Benchmark("minesweeper", "minesweeper", "node", "roc_auc", "node-hetero", GIVEN),
-    Benchmark("tolokers", "tolokers", "node", "roc_auc", "node-hetero", GIVEN),
-    Benchmark("questions", "questions", "node", "roc_auc", "node-hetero", GIVEN),
+    Benchmark("chameleon", "Chameleon", "node", "accuracy", "node", _GEOM),
+    Benchmark("squirrel", "Squirrel", "node", "accuracy", "node", _GEOM),
+    Benchmark("cornell", "Cornell", "node", "accuracy", "node", _GEOM),
+    Benchmark("texas", "Texas", "node", "accuracy", "node", _GEOM),
+    Benchmark("wisconsin", "Wisconsin", "node", "accuracy", "node", _GEOM),
+    Benchmark("actor", "Actor", "node", "accuracy", "node", _GEOM),
+    Benchmark("chameleon-filtered", "filtered Chameleon", "node", "accuracy", "filter", _GEOM),
+    Benchmark("squirrel-filtered", "filtered Squirrel", "node", "accuracy", "filter", _GEOM),
+    Benchmark("amazon-ratings", "amazon-ratings", "node", "accuracy", "node-hetero", _GIVEN),
+    Benchmark("minesweeper", "minesweeper", "node", "roc_auc", "node-hetero", _GIVEN),
+    Benchmark("tolokers", "tolokers", "node", "roc_auc", "node-hetero", _GIVEN),
+    Benchmark("questions", "questions", "node", "roc_auc", "node-hetero", _GIVEN),
     Benchmark("genius", "genius", "node", "roc_auc", "node-hetero", Protocol("random", 5, (50, 25))),
-    Benchmark("coauthor-cs", "Coauthor CS", "node", "accuracy", "node-homo", HOMOPHILOUS),
-    Benchmark("coauthor-physics", "Coauthor Physics", "node", "accuracy", "node-homo", HOMOPHILOUS),
-    Benchmark("amazon-photo", "Amazon Photo", "node", "accuracy", "node-homo", HOMOPHILOUS),
-    Benchmark("amazon-computers", "Amazon Computers", "node", "accuracy", "node-homo", HOMOPHILOUS),
+    Benchmark("coauthor-cs", "Coauthor CS", "node", "accuracy", "node-homo", _HOMOPHILOUS),
+    Benchmark("coauthor-physics", "Coauthor Physics", "node", "accuracy", "node-homo", _HOMOPHILOUS),
+    Benchmark("amazon-photo", "Amazon Photo", "node", "accuracy", "node-homo", _HOMOPHILOUS),
+    Benchmark("amazon-computers", "Amazon Computers", "node", "accuracy", "node-homo", _HOMOPHILOUS),
     _graphs("mutag", "MUTAG"),
     _graphs("proteins", "PROTEINS"),
     _graphs("nci1", "NCI1"),

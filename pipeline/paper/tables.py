@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import yaml
 
-NUMBER = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
-PERCENT = ("accuracy", "roc_auc", "mrr", "hits@1", "hits@3", "improvement")
-TITLES = {
+_NUMBER = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
+_PERCENT = ("accuracy", "roc_auc", "mrr", "hits@1", "hits@3", "improvement")
+_TITLES = {
     "vanilla": "CoCN vanilla",
     "expanded": "CoCN expanded",
     "sparse": "Sp. CoCN",
@@ -47,7 +47,7 @@ class Result:
     @property
     def unit(self) -> str:
         """% for scores; nothing for counts, ranks and settings."""
-        return "%" if self.metric in PERCENT else ""
+        return "%" if self.metric in _PERCENT else ""
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def _result(table: str, cell: str, fields: Mapping[str, str]) -> Result:
         table=table,
         dataset=fields["dataset"],
         model=model,
-        title=fields.get("title", TITLES.get(model, model)),
+        title=fields.get("title", _TITLES.get(model, model)),
         metric=fields["metric"],
         variant=fields.get("variant", ""),
         printed=cell,
@@ -177,7 +177,7 @@ def _result(table: str, cell: str, fields: Mapping[str, str]) -> Result:
 
 
 def _number(text: str) -> float | None:
-    return float(text.replace(",", "")) if NUMBER.fullmatch(text) else None
+    return float(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
 
 
 def _statistics(printed: Mapping[str, str], datasets: list[str]) -> dict[str, dict[str, str]]:

@@ -1,4 +1,12 @@
 """Store → distance profiles → positions.
 
 In: the graph of a store. Out: the stage `positions`: how many nodes lie how far away, and r_A.
+
+May import: runtime, config, storage, engine, tracking, store, ingest, paper, presets.
+
+Public names, by module:
+    profiles: Layout, count_edge_visits, lay_out
+    search: BYTES_IN_ROW, MAX_SOURCES, NO_LIMIT, Searcher, Sums
+    stage: COLUMN_LANDMARKS, Choice, DEFAULT_BUDGET_SECONDS, LANDMARKS, NANOSECONDS_PER_VISIT,
+        PositionParameters, STAGE, resolve_parameters, write_positions
 """

@@ -63,7 +63,7 @@ def lay_out(csr: CSR) -> Layout:
     """Renumber a graph, both directions of every edge, for fast searches."""
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-    matrix = adjacency(csr)
+    matrix = _adjacency(csr)
     order = np.ascontiguousarray(reverse_cuthill_mckee(matrix, symmetric_mode=True)[::-1])
     place = np.empty(csr.num_nodes, dtype=np.int64)
     place[order] = np.arange(csr.num_nodes)
@@ -149,7 +149,7 @@ def weigh_distances(
     return found.sums.weighted[:, layout.place]
 
 
-def adjacency(csr: CSR) -> Any:
+def _adjacency(csr: CSR) -> Any:
     """The graph as a scipy matrix of ones."""
     from scipy.sparse import csr_matrix
 

@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 
 from pipeline.store.arrays import CSR, Ids
 
-Array = TypeVar("Array", bound=NDArray[Any])
+_Array = TypeVar("_Array", bound=NDArray[Any])
 
-WORDS = 8
-MAX_SOURCES = 64 * WORDS
+_WORDS = 8
+MAX_SOURCES = 64 * _WORDS
 NO_LIMIT = np.iinfo(np.int32).max
-CACHE_LINE = 64
+_CACHE_LINE = 64
 # Reading the neighbours of all nodes pays once the frontier has this share of the edges.
-PULL_SHARE = 2
-BYTES_IN_ROW = 8 * WORDS
+_PULL_SHARE = 2
+BYTES_IN_ROW = 8 * _WORDS
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Searcher:
     def __init__(self, csr: CSR) -> None:
         # numba compiles once for arrays that may be written and once for those that may not; Ray hands
         # out the latter, so the graph is always one of those.
-        self._indptr, self._indices = read_only(csr.indptr), read_only(csr.indices)
-        self._rows = [aligned_rows(csr.num_nodes) for _ in range(3)]
+        self._indptr, self._indices = _read_only(csr.indptr), _read_only(csr.indices)
+        self._rows = [_aligned_rows(csr.num_nodes) for _ in range(3)]
         self._lists = np.empty((3, csr.num_nodes), dtype=np.int32)
         self._gained = np.empty(csr.num_nodes, dtype=np.int32)
         self._flags = np.zeros((2, csr.num_nodes), dtype=np.uint8)
@@ -97,13 +97,13 @@ class Searcher:
         """
         if not 0 < len(sources) <= MAX_SOURCES:
             raise ValueError(f"Expected 'sources' to be 1 to {MAX_SOURCES} nodes (got {len(sources)})")
-        table = np.zeros((0, 256), dtype=np.int64) if weights is None else byte_sums(weights)
+        table = np.zeros((0, 256), dtype=np.int64) if weights is None else _byte_sums(weights)
         visited, frontier, found = self._rows
         return int(
             _sweep(
                 self._indptr,
                 self._indices,
-                read_only(sources),
+                _read_only(sources),
                 depth,
                 visited,
                 frontier,
@@ -123,26 +123,26 @@ def hop_distances(csr: CSR, source: int) -> NDArray[np.int32]:
     """Hops from one node to every other; −1 where there is no path."""
     hops = np.full(csr.num_nodes, -1, dtype=np.int32)
     _search(
-        read_only(csr.indptr), read_only(csr.indices), source, hops, np.empty(csr.num_nodes, dtype=np.int32)
+        _read_only(csr.indptr), _read_only(csr.indices), source, hops, np.empty(csr.num_nodes, dtype=np.int32)
     )
     return hops
 
 
-def read_only(array: Array) -> Array:
+def _read_only(array: _Array) -> _Array:
     """A view of `array` that refuses to be written."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
-def aligned_rows(num_nodes: int) -> NDArray[np.uint64]:
+def _aligned_rows(num_nodes: int) -> NDArray[np.uint64]:
     """Zeros [n, W] whose rows are cache lines: a row that straddles two costs twice."""
-    raw = np.zeros(num_nodes * BYTES_IN_ROW + CACHE_LINE, dtype=np.uint8)
-    start = -raw.ctypes.data % CACHE_LINE
-    return raw[start : start + num_nodes * BYTES_IN_ROW].view(np.uint64).reshape(num_nodes, WORDS)
+    raw = np.zeros(num_nodes * BYTES_IN_ROW + _CACHE_LINE, dtype=np.uint8)
+    start = -raw.ctypes.data % _CACHE_LINE
+    return raw[start : start + num_nodes * BYTES_IN_ROW].view(np.uint64).reshape(num_nodes, _WORDS)
 
 
-def byte_sums(weights: NDArray[np.int64]) -> NDArray[np.int64]:
+def _byte_sums(weights: NDArray[np.int64]) -> NDArray[np.int64]:
     """The sum of the weights of every subset of 8 neighbouring sources, [8 W, 256]."""
     padded = np.zeros(MAX_SOURCES, dtype=np.int64)
     padded[: len(weights)] = weights
@@ -182,7 +182,7 @@ def _sweep(
     num_touched = _remember(active, num_active, seen, touched, 0)
     level = 0
     while num_active > 0 and level < depth:
-        if _count_edges(indptr, active, num_active) * PULL_SHARE > indices.size:
+        if _count_edges(indptr, active, num_active) * _PULL_SHARE > indices.size:
             num_reached = _pull(indptr, indices, full, visited, frontier, found, reached, gained)
         else:
             num_reached = _push(
@@ -211,7 +211,7 @@ def _sweep(
 @njit(cache=True, nogil=True)
 def _start(sources, visited, frontier, active):
     """Give every source its bit; returns the words in which all bits are set."""
-    full = np.zeros(WORDS, dtype=np.uint64)
+    full = np.zeros(_WORDS, dtype=np.uint64)
     for place in range(sources.size):
         bit = np.uint64(1) << np.uint64(place & 63)
         full[place >> 6] |= bit
@@ -247,13 +247,13 @@ def _pull(indptr, indices, full, visited, frontier, found, reached, gained):
     num_reached = 0
     for node in range(indptr.size - 1):
         missing = np.uint64(0)
-        for word in range(WORDS):
+        for word in range(_WORDS):
             missing |= full[word] & ~visited[node, word]
         if missing == 0:
             continue
         for edge in range(indptr[node], indptr[node + 1]):
             other = indices[edge]
-            for word in range(WORDS):
+            for word in range(_WORDS):
                 found[node, word] |= frontier[other, word]
         bits = _settle(node, visited, found)
         if bits > 0:
@@ -275,7 +275,7 @@ def _push(indptr, indices, active, num_active, visited, frontier, found, reached
                 queued[other] = 1
                 reached[num_queued] = other
                 num_queued += 1
-            for word in range(WORDS):
+            for word in range(_WORDS):
                 found[other, word] |= frontier[node, word]
     num_reached = 0
     for place in range(num_queued):
@@ -293,7 +293,7 @@ def _push(indptr, indices, active, num_active, visited, frontier, found, reached
 def _settle(node, visited, found):
     """Keep only the new bits of a node, mark them as visited and count them."""
     bits = np.uint64(0)
-    for word in range(WORDS):
+    for word in range(_WORDS):
         fresh = found[node, word] & ~visited[node, word]
         found[node, word] = fresh
         visited[node, word] |= fresh
@@ -304,7 +304,7 @@ def _settle(node, visited, found):
 @njit(cache=True, nogil=True)
 def _clear(rows, nodes, num_nodes):
     for place in range(num_nodes):
-        for word in range(WORDS):
+        for word in range(_WORDS):
             rows[nodes[place], word] = 0
 
 
@@ -328,7 +328,7 @@ def _add_weights(found, reached, num_reached, level, table, weighted):
     for place in range(num_reached):
         node = reached[place]
         total = np.int64(0)
-        for word in range(WORDS):
+        for word in range(_WORDS):
             bits = found[node, word]
             if bits != 0:
                 for byte in range(8):

@@ -17,11 +17,11 @@ from pipeline.store.arrays import CSR, Ids
 from pipeline.store.stage import Stage
 
 # Finished groups are merged when so many files have gathered: bounded disk, few rewrites.
-MERGE_FILES = 8
-MAX_GROUPS = 64
-MAX_RETRIES = 5
-GROUPS_KEY = b"groups"
-KINDS = ("counts", "moments", "weighted")
+_MERGE_FILES = 8
+_MAX_GROUPS = 64
+_MAX_RETRIES = 5
+_GROUPS_KEY = b"groups"
+_KINDS = ("counts", "moments", "weighted")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class SearchResult:
 def run_search(search: Search, name: str, batch: int, stage: Stage | None, parallel: bool) -> SearchResult:
     """Run all batches that no earlier run finished, and add everything up."""
     groups = plan_groups(len(search.sources), batch)
-    record = Record(name, search, stage)
+    record = _Record(name, search, stage)
     todo = [group for group in groups if group.number not in record.groups]
     total = sum(group.batches for group in groups)
     resumed = total - sum(group.batches for group in todo)
@@ -95,7 +95,7 @@ def plan_groups(num_sources: int, batch: int) -> list[Group]:
     """Cut the sources into batches and those into at most 64 groups, the same whatever runs them."""
     if not 0 < batch <= MAX_SOURCES:
         raise ValueError(f"Expected 'batch_sources' to be 1 to {MAX_SOURCES} (got {batch})")
-    size = batch * max(1, -(-num_sources // (batch * MAX_GROUPS)))
+    size = batch * max(1, -(-num_sources // (batch * _MAX_GROUPS)))
     starts = range(0, num_sources, size)
     return [
         Group(number, start, min(start + size, num_sources), batch) for number, start in enumerate(starts)
@@ -112,7 +112,7 @@ def run_group(search: Search, group: Group) -> GroupResult:
     return GroupResult(sums, depth, peak_memory())
 
 
-class Record:
+class _Record:
     """The sums of finished groups, in memory or as scratch files of a stage."""
 
     def __init__(self, name: str, search: Search, stage: Stage | None) -> None:
@@ -135,7 +135,7 @@ class Record:
             self._memory.add(result.sums)
             return
         self._write(f"group-{group.number:05d}", result.sums, [group.number], result.depth)
-        if len(self._files) >= MERGE_FILES:
+        if len(self._files) >= _MERGE_FILES:
             self._merge()
 
     def total(self) -> Sums:
@@ -168,9 +168,9 @@ class Record:
 
     def _write(self, suffix: str, sums: Sums, groups: Sequence[int], depth: int) -> None:
         columns: dict[str, Any] = {}
-        for kind in KINDS:
+        for kind in _KINDS:
             columns |= {f"{kind}_{row}": pa.array(values) for row, values in enumerate(getattr(sums, kind))}
-        metadata = {GROUPS_KEY: ",".join(map(str, groups)).encode(), b"depth": str(depth).encode()}
+        metadata = {_GROUPS_KEY: ",".join(map(str, groups)).encode(), b"depth": str(depth).encode()}
         file = f"{self._name}-{suffix}.arrow"
         self._use_stage().write_scratch(file, pa.table(columns).replace_schema_metadata(metadata))
         self._files.append(file)
@@ -179,10 +179,10 @@ class Record:
         table = self._use_stage().read(file)
         metadata = table.schema.metadata
         sums = self._search.new_sums()
-        for kind in KINDS:
+        for kind in _KINDS:
             for row, values in enumerate(getattr(sums, kind)):
                 values[...] = column_array(table, f"{kind}_{row}")
-        groups = [int(number) for number in metadata[GROUPS_KEY].decode().split(",")]
+        groups = [int(number) for number in metadata[_GROUPS_KEY].decode().split(",")]
         return sums, groups, int(metadata[b"depth"])
 
     def _use_stage(self) -> Stage:
@@ -205,7 +205,7 @@ def _ray_results(search: Search, groups: Sequence[Group]) -> Iterator[tuple[Grou
     """Results as they come; a few tasks more than CPUs are under way, so that results never pile up."""
     import ray
 
-    task = ray.remote(num_cpus=1, max_retries=MAX_RETRIES)(run_group)
+    task = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES)(run_group)
     shared = ray.put(search)
     waiting = list(reversed(groups))
     running: dict[Any, Group] = {}

@@ -34,13 +34,13 @@ DEFAULT_BUDGET_SECONDS = 1800.0
 # A fixed number, so that the same graph gives the same choice everywhere.
 NANOSECONDS_PER_VISIT = 12.0
 # Below this share of a standard deviation a refinement changes nothing that matters.
-TOLERANCE = 5e-7
+_TOLERANCE = 5e-7
 # Larger graphs estimate D δ from a sample: their error without any refinement is already below 10⁻⁵.
 EXACT_REFINEMENT_NODES = 2**17
 REFINEMENT_SAMPLE = 2**14
 COLUMN_LANDMARKS = 8
-WEIGHT_BITS = 40
-MAX_REFINEMENTS = 8
+_WEIGHT_BITS = 40
+_MAX_REFINEMENTS = 8
 
 
 class PositionParameters(BaseModel):
@@ -53,7 +53,7 @@ class PositionParameters(BaseModel):
     landmarks: int | None = None
     """Sources of estimated profiles; None for exact ones."""
     batch_sources: int = MAX_SOURCES
-    refinements: int = MAX_REFINEMENTS
+    refinements: int = _MAX_REFINEMENTS
     seed: int = 0
 
 
@@ -137,7 +137,7 @@ def resolve_parameters(
         depth=settings.depth,
         landmarks=choice.landmarks,
         batch_sources=settings.batch_sources,
-        refinements=max(settings.refinements, MAX_REFINEMENTS) if settings.refinements else 0,
+        refinements=max(settings.refinements, _MAX_REFINEMENTS) if settings.refinements else 0,
         seed=settings.seed,
     )
     return parameters, choice
@@ -216,12 +216,12 @@ def compute_positions(
         num_nodes=size,
     )
     rounds = 0 if sources is not None else parameters.refinements
-    refinement = Refinement(layout, sums, profiles.depth, parameters, stage, parallel)
+    refinement = _Refinement(layout, sums, profiles.depth, parameters, stage, parallel)
     return refinement.run(solve(sums), rounds, profiles)
 
 
 @dataclass(frozen=True)
-class Refinement:
+class _Refinement:
     """Solves again with D δ of the last solution, until that changes nothing."""
 
     layout: Layout
@@ -234,7 +234,7 @@ class Refinement:
     def run(self, solution: Vector, rounds: int, profiles: Profiles) -> Positions:
         change, done = 1.0, 0
         # The first change is as large as the contraction allows; each later one shrinks by it once more.
-        while done < rounds and solution.std() > 0 and change * self.sums.contraction > TOLERANCE:
+        while done < rounds and solution.std() > 0 and change * self.sums.contraction > _TOLERANCE:
             refined = solve(self.sums, self.deviation(solution - solution.mean(), done))
             change = float(np.abs(refined - solution).max() / solution.std())
             solution, done = refined, done + 1
@@ -273,7 +273,7 @@ def to_integers(values: Vector, depth: int) -> tuple[NDArray[np.int64], float]:
     """`values` as integers times a unit, so fine that nothing shows and no sum of them overflows."""
     room = 62 - math.ceil(math.log2(len(values) + 1)) - math.ceil(math.log2(depth + 2))
     largest = float(np.abs(values).max())
-    unit = largest / 2.0 ** min(WEIGHT_BITS, room) if largest > 0 else 1.0
+    unit = largest / 2.0 ** min(_WEIGHT_BITS, room) if largest > 0 else 1.0
     return np.round(values / unit).astype(np.int64), unit
 
 

@@ -44,7 +44,7 @@ from pipeline.training.segment_sources import open_part, sequence_segments
 #: Rows of a task.
 CHUNK_ROWS = 16_384
 #: Seconds of work from which Ray's tasks pay for its start.
-PARALLEL_SECONDS = 30.0
+_PARALLEL_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Outputs:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class _Chunk:
     """Some rows of one part, for one task."""
 
     checkpoint: Path | Remote
@@ -114,7 +114,7 @@ def predict(
         UserError: if the store does not fit the checkpoint.
     """
     start = time.monotonic()
-    origin = read_origin(local_checkpoint(checkpoint))
+    origin = read_origin(_local_checkpoint(checkpoint))
     if embeddings:
         require_classes(origin)
     if other_graph:
@@ -128,7 +128,7 @@ def predict(
             written = write_link_predictions(open_model(checkpoint), origin, store, file, _device())
         else:
             answers = answer(checkpoint, origin, store, embeddings, parallel)
-            written = write_classes(answers, origin, store, file, channels)
+            written = _write_classes(answers, origin, store, file, channels)
     seconds = time.monotonic() - start
     return Prediction(
         out=out if isinstance(out, Remote) else out.absolute(),
@@ -143,7 +143,7 @@ def predict(
     )
 
 
-def write_classes(
+def _write_classes(
     answers: Iterable[Outputs], origin: Origin, store: GraphStore, file: Path, channels: int
 ) -> Written:
     """Write the classes of all nodes or graphs, and embeddings of so many channels."""
@@ -199,57 +199,57 @@ def answer(
     """The model's answers, every node or graph once, in any order."""
     needs = resolve_needs(origin.config, store)
     if needs.reading == "graphs":
-        yield from answer_collection(checkpoint, origin, store, embeddings)
+        yield from _answer_collection(checkpoint, origin, store, embeddings)
         return
     if origin.config.model.name in OPPONENTS:
-        yield from answer_opponent(checkpoint, origin, store, embeddings)
+        yield from _answer_opponent(checkpoint, origin, store, embeddings)
         return
     if needs.reading != "segments":
-        yield answer_graph(checkpoint, origin, store, embeddings)
+        yield _answer_graph(checkpoint, origin, store, embeddings)
         return
-    segments = cut_segments(checkpoint, origin, store)
-    chunks = list(plan_chunks(checkpoint, origin, store, embeddings))
+    segments = _cut_segments(checkpoint, origin, store)
+    chunks = list(_plan_chunks(checkpoint, origin, store, embeddings))
     first = time.monotonic()
-    yield answer_chunk(chunks[0], segments)
+    yield _answer_chunk(chunks[0], segments)
     if parallel is None:
-        parallel = does_ray_pay((time.monotonic() - first) * (len(chunks) - 1))
+        parallel = _does_ray_pay((time.monotonic() - first) * (len(chunks) - 1))
     with open_tasks(parallel) as tasks:
         shared = tasks.put(segments)
         limit = 2 * (os.cpu_count() or 1) if parallel else 1
-        yield from run_chunks(tasks, chunks[1:], shared, limit)
+        yield from _run_chunks(tasks, chunks[1:], shared, limit)
 
 
-def does_ray_pay(seconds: float) -> bool:
+def _does_ray_pay(seconds: float) -> bool:
     """Whether work that takes so long here is better shared out."""
     if torch.cuda.is_available():
         return False
-    return seconds > PARALLEL_SECONDS and (bool(os.environ.get(ADDRESS)) or (os.cpu_count() or 1) > 1)
+    return seconds > _PARALLEL_SECONDS and (bool(os.environ.get(ADDRESS)) or (os.cpu_count() or 1) > 1)
 
 
-def run_chunks(tasks: Tasks, chunks: Iterable[Chunk], segments: Handle, limit: int) -> Iterator[Outputs]:
+def _run_chunks(tasks: Tasks, chunks: Iterable[_Chunk], segments: Handle, limit: int) -> Iterator[Outputs]:
     """Run chunks with at most `limit` of them waiting to be read, in order."""
     waiting: deque[Handle] = deque()
     for chunk in chunks:
-        waiting.append(tasks.submit(answer_chunk, chunk, segments))
+        waiting.append(tasks.submit(_answer_chunk, chunk, segments))
         if len(waiting) >= limit:
             yield tasks.get(waiting.popleft())
     while waiting:
         yield tasks.get(waiting.popleft())
 
 
-def plan_chunks(
+def _plan_chunks(
     checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool
-) -> Iterator[Chunk]:
+) -> Iterator[_Chunk]:
     """Cut the rows of every part that has any."""
     parts = part_of_rows(store, origin.config.data.split)
     for part in PARTS:
         rows = int((parts == part_code(part)).sum())
         for start in range(0, rows, CHUNK_ROWS):
             stop = min(start + CHUNK_ROWS, rows)
-            yield Chunk(checkpoint, store.place, part, start, stop, embeddings)
+            yield _Chunk(checkpoint, store.place, part, start, stop, embeddings)
 
 
-def cut_segments(checkpoint: Path | Remote, origin: Origin, store: GraphStore) -> Segments | None:
+def _cut_segments(checkpoint: Path | Remote, origin: Origin, store: GraphStore) -> Segments | None:
     """Segments by the positions that the model has learned; None where the store has them."""
     needs = resolve_needs(origin.config, store)
     if needs.reads_shards:
@@ -261,13 +261,13 @@ def cut_segments(checkpoint: Path | Remote, origin: Origin, store: GraphStore) -
     return sequence_segments(store, origin.config, table, regression, regression.state_dict())
 
 
-def answer_chunk(chunk: Chunk, segments: Segments | None) -> Outputs:
+def _answer_chunk(chunk: _Chunk, segments: Segments | None) -> Outputs:
     """Run the model on the rows of a chunk, batch by batch."""
     model = cast(cocn.SegmentCoCN, open_model(chunk.checkpoint))
-    store, config = open_store(chunk.store), read_origin(local_checkpoint(chunk.checkpoint)).config
+    store, config = open_store(chunk.store), read_origin(_local_checkpoint(chunk.checkpoint)).config
     table = read_node_table(store, resolve_needs(config, store))
     source = open_part(store, config.data.split, chunk.part, table, segments)
-    rows = RowRange(source, chunk.start, chunk.stop)
+    rows = _RowRange(source, chunk.start, chunk.stop)
     loader = SegmentLoader(rows, config.train.batch_size, shuffle=False, device=_device())
     nodes, outputs = [], []
     with torch.inference_mode():
@@ -278,7 +278,7 @@ def answer_chunk(chunk: Chunk, segments: Segments | None) -> Outputs:
     return Outputs(np.concatenate(nodes), probabilities, embeddings)
 
 
-def answer_graph(checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool) -> Outputs:
+def _answer_graph(checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool) -> Outputs:
     """Run a full-graph model once."""
     model = open_model(checkpoint)
     with torch.inference_mode():
@@ -287,7 +287,7 @@ def answer_graph(checkpoint: Path | Remote, origin: Origin, store: GraphStore, e
     return Outputs(np.arange(store.num_nodes), probabilities, embedded)
 
 
-def answer_opponent(
+def _answer_opponent(
     checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool
 ) -> Iterator[Outputs]:
     """Run an opponent on rows, or once on the whole graph."""
@@ -302,7 +302,7 @@ def answer_opponent(
             yield Outputs(np.arange(store.num_nodes), *_output(model, model.embed(graph), embeddings))
 
 
-def answer_collection(
+def _answer_collection(
     checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool
 ) -> Iterator[Outputs]:
     """Run a model on batches of graphs of like size."""
@@ -318,7 +318,7 @@ def answer_collection(
 
 
 @functools.lru_cache(maxsize=4)
-def local_checkpoint(place: Path | Remote) -> Path:
+def _local_checkpoint(place: Path | Remote) -> Path:
     """A checkpoint on this machine; one in an object store is fetched once a process, as its name never
     stands for another.
     """
@@ -327,7 +327,7 @@ def local_checkpoint(place: Path | Remote) -> Path:
 
 def open_model(place: Path | Remote) -> Network:
     """The model of a checkpoint, ready to predict."""
-    checkpoint = local_checkpoint(place)
+    checkpoint = _local_checkpoint(place)
     return _read_model(checkpoint, (checkpoint / WEIGHTS).stat().st_mtime_ns)
 
 
@@ -340,7 +340,7 @@ def _read_model(checkpoint: Path, modified: int) -> Network:
     return model.to(_device()).eval()
 
 
-class RowRange:
+class _RowRange:
     """Consecutive rows of a source."""
 
     def __init__(self, source: SegmentSource, start: int, stop: int) -> None:

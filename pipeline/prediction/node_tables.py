@@ -21,9 +21,9 @@ from pipeline.store.classes import class_names
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.inputs import part_code
 
-GROUP_ROWS = 65_536
+_GROUP_ROWS = 65_536
 #: Parts with more labelled nodes are not scored, so that memory stays bounded.
-SCORED_ROWS = 2_000_000
+_SCORED_ROWS = 2_000_000
 
 Floats = NDArray[np.float32]
 
@@ -46,8 +46,8 @@ def write_parquet(
     classes have names, and `embedding` where there are any.
     """
     groups = (
-        rows_table(store, parts, probabilities, embeddings, slice(start, start + GROUP_ROWS))
-        for start in range(0, store.num_rows, GROUP_ROWS)
+        rows_table(store, parts, probabilities, embeddings, slice(start, start + _GROUP_ROWS))
+        for start in range(0, store.num_rows, _GROUP_ROWS)
     )
     with atomic_file(out) as file:
         first = next(groups)
@@ -85,5 +85,5 @@ def score_parts(
     """Metrics of the parts that have labels."""
     for part in SPLIT_NAMES:
         nodes = np.flatnonzero((parts == part_code(part)) & (labels >= 0))
-        if 0 < nodes.size <= SCORED_ROWS:
+        if 0 < nodes.size <= _SCORED_ROWS:
             yield part, score(probabilities[nodes].astype(np.float64), labels[nodes])

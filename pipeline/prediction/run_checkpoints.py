@@ -6,8 +6,8 @@ from pipeline.runtime.errors import UserError
 from pipeline.tracking.mlflow_store import TrackedRun, TrackingStore
 from pipeline.training.checkpoint import find_checkpoint, latest_checkpoint
 
-ARTIFACT = "checkpoint"
-DOWNLOADS = "downloads"
+_ARTIFACT = "checkpoint"
+_DOWNLOADS = "downloads"
 
 
 def checkpoint_of_run(tracking: TrackingStore, run_id: str, output: Path) -> Path:
@@ -25,13 +25,13 @@ def checkpoint_of_run(tracking: TrackingStore, run_id: str, output: Path) -> Pat
     directory = Path(run.tags.get("cocn.directory", ""))
     if "cocn.directory" in run.tags and latest_checkpoint(directory, "best") is not None:
         return find_checkpoint(directory)
-    if not tracking.client.list_artifacts(run_id, ARTIFACT):
+    if not tracking.client.list_artifacts(run_id, _ARTIFACT):
         raise UserError(
             f"Expected run '{run_id}' to be a training with a checkpoint (got '{run.name}' without one)"
         )
-    place = output.absolute() / DOWNLOADS / run_id
+    place = output.absolute() / _DOWNLOADS / run_id
     place.mkdir(parents=True, exist_ok=True)
-    return Path(tracking.client.download_artifacts(run_id, ARTIFACT, str(place)))
+    return Path(tracking.client.download_artifacts(run_id, _ARTIFACT, str(place)))
 
 
 def _read_run(tracking: TrackingStore, run_id: str) -> TrackedRun:

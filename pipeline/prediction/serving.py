@@ -41,7 +41,7 @@ class Answers:
         probabilities = self.probabilities(place)
         chosen = np.asarray(numbers, dtype=np.int64)
         kind = row_kind(self._checkpoint)
-        check_numbers(chosen, len(probabilities), kind)
+        _check_numbers(chosen, len(probabilities), kind)
         rows = probabilities[chosen]
         columns = {f"probability_{index}": rows[:, index] for index in range(rows.shape[1])}
         return pd.DataFrame({kind: chosen, "prediction": rows.argmax(1), **columns})
@@ -68,7 +68,7 @@ class Answers:
         return found
 
 
-def check_numbers(numbers: NDArray[np.int64], count: int, kind: str) -> None:
+def _check_numbers(numbers: NDArray[np.int64], count: int, kind: str) -> None:
     """Refuse numbers that the store does not have.
 
     Raises:

@@ -4,6 +4,8 @@
 are named, the later the stronger. What an opponent has no file of its own for is in `opponents/<model>.yaml`,
 which serves any graph. The benchmark's splits and metric come from the registry, so that a preset is all that
 a training needs.
+
+May import: runtime, config, storage, engine, tracking, store, ingest, paper.
 """
 
 from importlib import resources

@@ -21,7 +21,7 @@ from pipeline.training.needs import resolve_needs
 from pipeline.training.prepare import open_prepared
 from pipeline.training.results import EpochRecord, TrainResult, read_epochs
 
-RACES = "races"
+_RACES = "races"
 Say = Callable[[str], None]
 
 
@@ -53,13 +53,13 @@ def run_course(request: Request, say: Say) -> Course:
         UserError: if the data, or a name, is not there.
     """
     check_models(request.models)
-    base = base_config(request)
+    base = _base_config(request)
     store = open_prepared(base, models=["mlp"], say=say)
     models = choose_models(request.models, store, resolve_task(base, store))
-    splits = count_splits(request, store)
-    directory = base.output.absolute() / RACES / store.manifest.name
+    splits = _count_splits(request, store)
+    directory = base.output.absolute() / _RACES / store.manifest.name
     attempts = Attempts(directory / "attempts.json")
-    entrants, failures = enter_all(models, request, store)
+    entrants, failures = _enter_all(models, request, store)
     trainings: list[Training] = []
     unfinished: set[str] = set()
     with start_parent("race", base) as parent:
@@ -70,9 +70,9 @@ def run_course(request: Request, say: Say) -> Course:
                 continue
             say(f"[{number}/{len(todo)}] {model}, split {split}")
             try:
-                training, result = run_training(entrant, split, store, parent, attempts)
+                training, result = _run_training(entrant, split, store, parent, attempts)
             except Exception as error:  # noqa: BLE001 - whatever stops one model must not stop the others
-                failures[model] = reason_of(error)
+                failures[model] = _reason_of(error)
                 say(f"{model} is out: {failures[model]}")
                 continue
             trainings.append(training)
@@ -82,7 +82,7 @@ def run_course(request: Request, say: Say) -> Course:
     return Course(store.manifest.name, entrants, kept, failures, frozenset(unfinished), directory)
 
 
-def base_config(request: Request) -> Config:
+def _base_config(request: Request) -> Config:
     """What all trainings share: the graph, its splits and its metric."""
     benchmark = BENCHMARKS_BY_NAME.get(request.data)
     preset = benchmark.overrides() if benchmark is not None else {}
@@ -92,7 +92,7 @@ def base_config(request: Request) -> Config:
     return config.model_copy(update={"model": config.model.model_copy(update={"name": "mlp"})})
 
 
-def count_splits(request: Request, store: GraphStore) -> int:
+def _count_splits(request: Request, store: GraphStore) -> int:
     """The splits that every model is trained on: those asked for, at most those that there are.
 
     Raises:
@@ -103,7 +103,7 @@ def count_splits(request: Request, store: GraphStore) -> int:
     return min(request.splits, store.num_splits)
 
 
-def enter_all(
+def _enter_all(
     models: tuple[str, ...], request: Request, store: GraphStore
 ) -> tuple[tuple[Entrant, ...], dict[str, str]]:
     """All models with their settings, and why some cannot take part."""
@@ -114,11 +114,11 @@ def enter_all(
         try:
             resolve_task(entrant.config, store)
         except UserError as error:
-            failures[model] = reason_of(error)
+            failures[model] = _reason_of(error)
     return tuple(entrants), failures
 
 
-def run_training(
+def _run_training(
     entrant: Entrant, split: int, store: GraphStore, parent: Run, attempts: Attempts
 ) -> tuple[Training, TrainResult]:
     """Train one model on one split, after the stages that it reads."""
@@ -131,12 +131,12 @@ def run_training(
     try:
         own = open_prepared(config, models=[entrant.model], splits=[split])
         result = train(config, own, parent, tags={"cocn.race": store.manifest.name})
-        return describe_training(config, own, store.manifest.name, result), result
+        return _describe_training(config, own, store.manifest.name, result), result
     finally:
         attempts.end(name)
 
 
-def describe_training(config: Config, store: GraphStore, dataset: str, result: TrainResult) -> Training:
+def _describe_training(config: Config, store: GraphStore, dataset: str, result: TrainResult) -> Training:
     """A training as comparisons read it, from its own files: the tracker may be away."""
     directory = result.checkpoint.parent
     epochs = read_epochs(directory)
@@ -172,7 +172,7 @@ def _curve(epochs: list[EpochRecord], key: str) -> Curve:
     return Curve(steps=steps, values=values, seconds=seconds)
 
 
-def reason_of(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     """The first line of an error, for a cell of a table."""
     text = hide_passwords(str(error)).strip().splitlines() or [type(error).__name__]
     return text[0] if isinstance(error, UserError) else f"{type(error).__name__}: {text[0]}"

@@ -20,7 +20,7 @@ from pipeline.training.prepare import default_store
 
 #: Our models: where they get their settings from on a graph that has none of its own, and up to how many
 #: nodes they take part unasked.
-OURS: Mapping[str, tuple[str, int]] = {
+_OURS: Mapping[str, tuple[str, int]] = {
     "segment": ("segment", 10**12),
     "sparse": ("node-large", 500_000),
     "expanded": ("node-large", 5_000),
@@ -82,7 +82,7 @@ def choose_models(asked: Sequence[str], store: GraphStore, task: Task) -> tuple[
     # These take part unasked only where they have something to read: sets of graphs, or directions.
     special = {"gin": store.is_collection, "dirgnn": store.directed}
     opponents = [name for name in OPPONENTS if special.get(name, True)]
-    ours = [name for name, (_, most) in OURS.items() if store.is_collection or store.num_nodes <= most]
+    ours = [name for name, (_, most) in _OURS.items() if store.is_collection or store.num_nodes <= most]
     return tuple(name for name in (*opponents, *ours) if _fits(name, task, store.is_collection))
 
 
@@ -120,7 +120,7 @@ def _preset(model: str, request: Request, store: GraphStore) -> dict[str, object
     elif model in OPPONENTS:
         found = default_preset(model, quick=request.quick)
     else:
-        found = shared_preset("graph" if store.is_collection else OURS[model][0], quick=request.quick)
+        found = shared_preset("graph" if store.is_collection else _OURS[model][0], quick=request.quick)
     if request.epochs is not None:
         found = {**found, "train.patience": 0}
     # One graph for all: no preset chooses another form of it.

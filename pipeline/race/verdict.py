@@ -26,7 +26,7 @@ from pipeline.runtime.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-REPORT = "report.html"
+_REPORT = "report.html"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Standing:
     model: str
     ours: bool
     status: str
-    """`finished`, `out of time` where the budget ended it, or `failed`."""
+    """`finished`, `out of time` where the budget ended it, or `_failed`."""
     mean: float | None = None
     std: float | None = None
     splits: int = 0
@@ -82,19 +82,19 @@ def race(request: Request, say: Say, out: Path | None = None) -> Race:
     comparison = compare(selection)
     verdict = pronounce(comparison)
     told = Comparison("race", comparison.rows, comparison.contrasts, (verdict,), notes)
-    report = write_report(out or course.directory / REPORT, told, selection)
+    report = write_report(out or course.directory / _REPORT, told, selection)
     return Race(
         dataset=course.dataset,
         metric=comparison.rows[0].metric,
-        protocol=describe_protocol(request, course),
-        standings=(*rank(comparison.rows, course), *failed(course)),
+        protocol=_describe_protocol(request, course),
+        standings=(*_rank(comparison.rows, course), *_failed(course)),
         contrasts=comparison.contrasts,
         verdict=verdict,
         report=report,
     )
 
 
-def describe_protocol(request: Request, course: Course) -> str:
+def _describe_protocol(request: Request, course: Course) -> str:
     """What was equal for all."""
     splits = max(1 + training.split for training in course.trainings)
     count = f"{splits} split{'' if splits == 1 else 's'}"
@@ -105,7 +105,7 @@ def describe_protocol(request: Request, course: Course) -> str:
     return f"at most {format_duration(request.time_budget)} per model over {count}"
 
 
-def rank(rows: Sequence[Row], course: Course) -> list[Standing]:
+def _rank(rows: Sequence[Row], course: Course) -> list[Standing]:
     """The models with a result, best first."""
     front = find_front(rows)
     return [
@@ -125,7 +125,7 @@ def rank(rows: Sequence[Row], course: Course) -> list[Standing]:
     ]
 
 
-def failed(course: Course) -> list[Standing]:
+def _failed(course: Course) -> list[Standing]:
     """The models without a result."""
     return [
         Standing(model, ours=model in FAMILY, status="failed", reason=reason)

@@ -21,22 +21,22 @@ from pipeline.runtime.provenance import SOURCE
 from pipeline.runtime.spelling import suggest
 from pipeline.storage.files import atomic_file
 
-ISOMORPHISM = "isomorphism"
-RESULTS = "results"
-STUDIES = (
+_ISOMORPHISM = "isomorphism"
+_RESULTS = "results"
+_STUDIES = (
     *TRAINED,
-    ISOMORPHISM,
+    _ISOMORPHISM,
     information_loss.STUDY,
     orders.EXPLICIT,
     orders.IMPLICIT,
     complexity.STUDY,
-    RESULTS,
+    _RESULTS,
 )
 #: Tables whose variants are numbers, with the name of the axis.
-LINES = {"tau": "τ", "permutations": "permutations"}
-FIGURES = "figures"
+_LINES = {"tau": "τ", "permutations": "permutations"}
+_FIGURES = "figures"
 Say = Callable[[str], None]
-Case = TypeVar("Case")
+_Case = TypeVar("_Case")
 
 
 @dataclass(frozen=True)
@@ -98,31 +98,31 @@ def run(choices: Choices, say: Say) -> Found:
         UserError: for a table that the paper does not have, or options that do not fit it.
     """
     table = choices.table
-    if table not in STUDIES:
-        hint = suggest(table, STUDIES, "`cocn reproduce --help` shows what each is")
-        raise UserError(f"Expected a table among {', '.join(STUDIES)} (got '{table}'): {hint}")
+    if table not in _STUDIES:
+        hint = suggest(table, _STUDIES, "`cocn reproduce --help` shows what each is")
+        raise UserError(f"Expected a table among {', '.join(_STUDIES)} (got '{table}'): {hint}")
     records = Records(choices.records or default_directory(choices.output))
-    if table == RESULTS:
-        return Found(write_results(records))
-    if table == ISOMORPHISM:
-        return Found(run_isomorphism(choices, records))
-    figure = choices.output / FIGURES / f"{table}.png"
+    if table == _RESULTS:
+        return Found(_write_results(records))
+    if table == _ISOMORPHISM:
+        return Found(_run_isomorphism(choices, records))
+    figure = choices.output / _FIGURES / f"{table}.png"
     figure.parent.mkdir(parents=True, exist_ok=True)
     if table in TRAINED:
-        return run_trained(choices, records, figure, say)
-    return run_measured(choices, records, figure, say)
+        return _run_trained(choices, records, figure, say)
+    return _run_measured(choices, records, figure, say)
 
 
-def run_trained(choices: Choices, records: Records, figure: Path, say: Say) -> Found:
+def _run_trained(choices: Choices, records: Records, figure: Path, say: Say) -> Found:
     """Train the cells of a table."""
     request = Request(
         table=choices.table,
         cells=select(cells_of(choices.table), choices.datasets, choices.models, choices.variants),
         splits=choices.splits,
-        scale=choose_scale(choices.scale),
+        scale=_choose_scale(choices.scale),
         budget=None if choices.time_budget is None else parse_duration(choices.time_budget),
         again=choices.again,
-        base={**shared_settings(choices), "train.seed": choices.seed},
+        base={**_shared_settings(choices), "train.seed": choices.seed},
         command=typed_command(),
     )
     results = run_table(request, records, say)
@@ -132,14 +132,14 @@ def run_trained(choices: Choices, records: Records, figure: Path, say: Say) -> F
     title = load_tables()[choices.table].title
     if not any(result.mean is not None for result in results):
         return Found(Trained(choices.table, tuple(results)))
-    if choices.table in LINES:
-        draw_lines(results, LINES[choices.table], title, figure)
+    if choices.table in _LINES:
+        draw_lines(results, _LINES[choices.table], title, figure)
     else:
         draw_cells(results, title, figure)
     return Found(Trained(choices.table, tuple(results)), (figure,))
 
 
-def shared_settings(choices: Choices) -> dict[str, object]:
+def _shared_settings(choices: Choices) -> dict[str, object]:
     """Overrides of every training of a command."""
     return {
         "data.data_root": choices.data_root,
@@ -149,12 +149,12 @@ def shared_settings(choices: Choices) -> dict[str, object]:
     }
 
 
-def run_measured(choices: Choices, records: Records, figure: Path, say: Say) -> Found:
+def _run_measured(choices: Choices, records: Records, figure: Path, say: Say) -> Found:
     """Measure the cases of a study and draw them."""
     from pipeline.reproduce import drawing
 
     table, command = choices.table, typed_command()
-    base = shared_settings(choices)
+    base = _shared_settings(choices)
     if table == complexity.STUDY:
         names = _known(choices.models, tuple(complexity.SIZES), "model")
         cases = complexity.run_cases(
@@ -176,7 +176,7 @@ def run_measured(choices: Choices, records: Records, figure: Path, say: Say) -> 
     return Found(Measured(table, tuple(one for one, _ in found_orders)), written)
 
 
-def run_isomorphism(choices: Choices, records: Records) -> dict[str, Outcome]:
+def _run_isomorphism(choices: Choices, records: Records) -> dict[str, Outcome]:
     """The isomorphism test; it trains nothing and keeps a record a collection."""
     if choices.data_root is None:
         raise UserError("Expected '--data-root', the directory that has isomorphism/ (got none)")
@@ -186,7 +186,7 @@ def run_isomorphism(choices: Choices, records: Records) -> dict[str, Outcome]:
         outcome = run_test(collection, choices.seed)
         records.add(
             Measurement(
-                study=ISOMORPHISM,
+                study=_ISOMORPHISM,
                 case={"dataset": collection.name},
                 values={
                     "pairs": outcome.num_pairs,
@@ -203,7 +203,7 @@ def run_isomorphism(choices: Choices, records: Records) -> dict[str, Outcome]:
     return found
 
 
-def write_results(records: Records) -> Page:
+def _write_results(records: Records) -> Page:
     """Write RESULTS.md beside the records' checkout, or into the working directory."""
     place = SOURCE if records.directory.is_relative_to(SOURCE) else Path.cwd()
     path = place / "RESULTS.md"
@@ -212,7 +212,7 @@ def write_results(records: Records) -> Page:
     return Page(path)
 
 
-def choose_scale(given: str | None) -> Scale:
+def _choose_scale(given: str | None) -> Scale:
     """The settings asked for; the smaller ones where there is no GPU."""
     if given is None:
         import torch
@@ -245,7 +245,7 @@ def _known(given: Sequence[str], known: Sequence[str], kind: str) -> tuple[str, 
     return tuple(given) or tuple(known)
 
 
-def _collect(name: str, cases: Iterable[Case], say: Say) -> list[Case]:
+def _collect(name: str, cases: Iterable[_Case], say: Say) -> list[_Case]:
     found = []
     for number, one in enumerate(cases, 1):
         found.append(one)

@@ -39,14 +39,14 @@ SIZES: dict[str, tuple[int, ...]] = {
     "sparse": (1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000),
     "segment": (1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000),
 }
-DEGREE = 8
-FEATURES = 16
-CLASSES = 4
-BATCH_NODES = 1000
-STEPS = 3
-Step = Callable[[], tuple[Tensor, Tensor]]
+_DEGREE = 8
+_FEATURES = 16
+_CLASSES = 4
+_BATCH_NODES = 1000
+_STEPS = 3
+_Step = Callable[[], tuple[Tensor, Tensor]]
 #: Eight heads, 64 channels, kernel 5, two unit layers, one pooling layer.
-SETTINGS: dict[str, Any] = {"num_heads": 8, "kernel_size": 5, "unit_layers": 2, "pool_layers": 1}
+_SETTINGS: dict[str, Any] = {"num_heads": 8, "kernel_size": 5, "unit_layers": 2, "pool_layers": 1}
 
 
 def run_cases(
@@ -89,17 +89,17 @@ def measure(model: str, nodes: int) -> dict[str, float]:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     before = peak_memory()
-    x = torch.randn(nodes, FEATURES)
-    edges = random_edges(nodes)
-    labels = torch.randint(CLASSES, (nodes,))
+    x = torch.randn(nodes, _FEATURES)
+    edges = _random_edges(nodes)
+    labels = torch.randint(_CLASSES, (nodes,))
     reset_peak()  # making the graph takes more than it leaves behind
-    steps = -(-nodes // BATCH_NODES) if model == "segment" else 1
+    steps = -(-nodes // _BATCH_NODES) if model == "segment" else 1
     start = time.perf_counter()
-    step, network = make_step(model, x, edges, labels)
+    step, network = _make_step(model, x, edges, labels)
     preparing = time.perf_counter() - start
     optimiser = torch.optim.AdamW(network.parameters())
     times = []
-    for _ in range(STEPS + 1):
+    for _ in range(_STEPS + 1):
         start = time.perf_counter()
         F.cross_entropy(*step()).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
@@ -112,26 +112,26 @@ def measure(model: str, nodes: int) -> dict[str, float]:
     }
 
 
-def make_step(model: str, x: Tensor, edges: Tensor, labels: Tensor) -> tuple[Step, cocn.CoCN]:
+def _make_step(model: str, x: Tensor, edges: Tensor, labels: Tensor) -> tuple[_Step, cocn.CoCN]:
     """What gives the outputs of a step and their labels, and its network."""
     if model == "segment":
-        segment = cocn.SegmentCoCN(FEATURES, 64, CLASSES, segment_length=8, **SETTINGS)
+        segment = cocn.SegmentCoCN(_FEATURES, 64, _CLASSES, segment_length=8, **_SETTINGS)
         return _segment_step(segment, x, edges, labels), segment
     kind = {"dense": cocn.ExpandedCoCN, "expanded": cocn.ExpandedCoCN, "sparse": cocn.SparseCoCN}[model]
-    network = kind(FEATURES, 64, CLASSES, **SETTINGS)
+    network = kind(_FEATURES, 64, _CLASSES, **_SETTINGS)
     graph = network.prepare(x, edge_index=edges)
     run = reference.forward if model == "dense" else kind.__call__
     return lambda: (run(network, graph), labels), network
 
 
-def _segment_step(network: cocn.SegmentCoCN, x: Tensor, edges: Tensor, labels: Tensor) -> Step:
+def _segment_step(network: cocn.SegmentCoCN, x: Tensor, edges: Tensor, labels: Tensor) -> _Step:
     """Batches of segments cut from orders by chance."""
     csr = clean_edges(edges[0].numpy(), edges[1].numpy(), x.size(0))[0]
     positions = torch.randn(x.size(0), network.num_heads).numpy()
     segments = build_segments(sequence(positions, csr), csr, network.segment_length)
     nodes = np.arange(x.size(0), dtype=np.int32)
     source = MemorySource(segments, nodes, labels.numpy(), NodeTable([x.numpy()]))
-    loader = SegmentLoader(source, min(BATCH_NODES, x.size(0)))
+    loader = SegmentLoader(source, min(_BATCH_NODES, x.size(0)))
     batches = _endless(loader)
 
     def step() -> tuple[Tensor, Tensor]:
@@ -147,9 +147,9 @@ def _endless(loader: SegmentLoader) -> Iterator[cocn.SegmentBatch]:
         yield from loader
 
 
-def random_edges(nodes: int) -> Tensor:
+def _random_edges(nodes: int) -> Tensor:
     """Both directions of pairs drawn by chance, mean degree 8."""
-    pairs = torch.randint(nodes, (2, nodes * DEGREE // 2))
+    pairs = torch.randint(nodes, (2, nodes * _DEGREE // 2))
     pairs = pairs[:, pairs[0] != pairs[1]]
     source, target = torch.cat([pairs, pairs.flip(0)], dim=1)
     keys = torch.unique(source * nodes + target)

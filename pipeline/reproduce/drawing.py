@@ -14,7 +14,7 @@ from pipeline.reproduce.records import Measurement
 from pipeline.reproduce.trained import CellResult
 from pipeline.segments.adjacency_plots import draw_densities, write_image
 
-COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
+_COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
 
 
 def draw_cells(results: Sequence[CellResult], title: str, path: Path) -> None:
@@ -28,7 +28,7 @@ def draw_cells(results: Sequence[CellResult], title: str, path: Path) -> None:
     )
     printed = [(r.paper_mean, row) for r, row in zip(shown, rows, strict=True) if r.paper_mean is not None]
     if printed:
-        panel.plot(*zip(*printed, strict=True), "|", markersize=12, color=COLOURS[1], label="paper")
+        panel.plot(*zip(*printed, strict=True), "|", markersize=12, color=_COLOURS[1], label="paper")
     panel.set_yticks(list(rows), names, fontsize=7)
     panel.invert_yaxis()
     panel.set_xlabel("%")
@@ -60,7 +60,7 @@ def draw_recoveries(found: Sequence[tuple[Measurement, Recovery]], path: Path) -
         for panel, (title, points, recovery) in zip(row, drawn, strict=True):
             for start, end in recovery.edges.T:
                 panel.plot(points[[start, end], 0], points[[start, end], 1], color="#9ecae1", linewidth=0.6)
-            panel.plot(points[:, 0], points[:, 1], ".", color=COLOURS[0], markersize=3)
+            panel.plot(points[:, 0], points[:, 1], ".", color=_COLOURS[0], markersize=3)
             panel.set_title(title, fontsize=8)
             panel.set_aspect("equal")
             panel.axis("off")
@@ -76,7 +76,7 @@ def draw_complexity(found: Sequence[Measurement], path: Path) -> None:
     quantities = (("epoch_seconds", "seconds an epoch"), ("memory_mb", "memory, MiB"))
     for row, scale in zip(panels, ("linear", "log"), strict=True):
         for panel, (key, label) in zip(row, quantities, strict=True):
-            for model, colour in zip(models, COLOURS, strict=False):
+            for model, colour in zip(models, _COLOURS, strict=False):
                 points = sorted(
                     (cast(int, m.case["nodes"]), m.values[key]) for m in found if m.case["model"] == model
                 )
@@ -93,7 +93,7 @@ def draw_lines(results: Sequence[CellResult], x_label: str, title: str, path: Pa
     """A line a data set against the number that its variants end in, such as `tau=0.1`."""
     figure, panel = _figure(6, 4)
     names = list(dict.fromkeys(r.dataset for r in results))
-    for name, colour in zip(names, COLOURS, strict=False):
+    for name, colour in zip(names, _COLOURS, strict=False):
         for ours, style in ((True, "o-"), (False, "x--")):
             points = [
                 (float(r.variant.rpartition("=")[2]), value)

@@ -23,12 +23,12 @@ from pipeline.reproduce.records import Measurement, Records, Source
 STUDY = "information-loss"
 SHAPES = ("ring", "grid")
 TAUS = (0.01, 0.1, 1.0, 10.0)
-NODES = 64
-HEADS = 8
-CHANNELS = 16
-SMOOTHNESS = 6
-EPOCHS = 10_000
-PATIENCE = 2000
+_NODES = 64
+_HEADS = 8
+_CHANNELS = 16
+_SMOOTHNESS = 6
+_EPOCHS = 10_000
+_PATIENCE = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Recovery:
     epochs: int
 
 
-def make_shape(shape: str, nodes: int = NODES) -> tuple[Tensor, Tensor]:
+def make_shape(shape: str, nodes: int = _NODES) -> tuple[Tensor, Tensor]:
     """Coordinates [n, 2], standardised, and edges [2, m] of both directions."""
     side = math.isqrt(nodes)
     if shape == "ring":
@@ -65,16 +65,16 @@ def make_shape(shape: str, nodes: int = NODES) -> tuple[Tensor, Tensor]:
     return points, torch.cat([pairs, pairs.flip(0)], dim=1)
 
 
-class Autoencoder(nn.Module):
+class _Autoencoder(nn.Module):
     """Permute, take back, map to coordinates."""
 
     def __init__(self, tau: float) -> None:
         super().__init__()
         self.permutation = cocn.VanillaCoCN(
-            2, CHANNELS, 2, num_heads=HEADS, smoothness=SMOOTHNESS, tau=tau, structure_features=False
+            2, _CHANNELS, 2, num_heads=_HEADS, smoothness=_SMOOTHNESS, tau=tau, structure_features=False
         )
-        self.encoder = nn.Linear(2, CHANNELS)
-        self.decoder = nn.Sequential(nn.Linear(HEADS * CHANNELS, 64), nn.ReLU(), nn.Linear(64, 2))
+        self.encoder = nn.Linear(2, _CHANNELS)
+        self.decoder = nn.Sequential(nn.Linear(_HEADS * _CHANNELS, 64), nn.ReLU(), nn.Linear(64, 2))
 
     def forward(self, graph: GraphBatch) -> Tensor:
         """Coordinates of the nodes, in the order of the input, [n, 2]."""
@@ -89,12 +89,12 @@ class Autoencoder(nn.Module):
 
 
 def recover(
-    shape: str, tau: float, *, epochs: int = EPOCHS, patience: int = PATIENCE, seed: int = 0
+    shape: str, tau: float, *, epochs: int = _EPOCHS, patience: int = _PATIENCE, seed: int = 0
 ) -> Recovery:
     """Train an autoencoder until its loss stops falling, and keep its best answer."""
     torch.manual_seed(seed)
     points, edges = make_shape(shape)
-    model = Autoencoder(tau)
+    model = _Autoencoder(tau)
     graph = model.permutation.prepare(points, edge_index=edges)
     optimiser = torch.optim.Adam(model.parameters(), 1e-3)
     best, best_epoch, recovered = math.inf, 0, points
@@ -112,13 +112,13 @@ def recover(
 
 
 def run_cases(
-    records: Records, command: str, *, shapes: Sequence[str] = SHAPES, epochs: int = EPOCHS
+    records: Records, command: str, *, shapes: Sequence[str] = SHAPES, epochs: int = _EPOCHS
 ) -> Iterator[tuple[Measurement, Recovery]]:
     """Every graph with every τ; recoveries are needed for the picture, so each is trained."""
     for shape in shapes:
         for tau in TAUS:
             start = time.perf_counter()
-            found = recover(shape, tau, epochs=epochs, patience=min(PATIENCE, epochs))
+            found = recover(shape, tau, epochs=epochs, patience=min(_PATIENCE, epochs))
             measured = Measurement(
                 study=STUDY,
                 case={"graph": shape, "tau": tau},

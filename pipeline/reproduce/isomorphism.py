@@ -19,14 +19,14 @@ from cocn.models import OUTPUT_GAIN
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.progress import progress
 
-PARAMETER_LIMIT = 30_000
+_PARAMETER_LIMIT = 30_000
 #: Embeddings further apart than this, in the sum over channels, are different; the literature's threshold.
-TOLERANCE = 1e-3
-NUM_SEEDS = 3
-CHANNELS = 16
-GRAPHS_PER_BATCH = 256
-FILES = (("graph8c", "graph8c/graph8c.g6"), ("sr25", "sr25/sr251256.g6"), ("exp", "EXP/exp.npz"))
-NAMES = tuple(name for name, _ in FILES)
+_TOLERANCE = 1e-3
+_NUM_SEEDS = 3
+_CHANNELS = 16
+_GRAPHS_PER_BATCH = 256
+_FILES = (("graph8c", "graph8c/graph8c.g6"), ("sr25", "sr25/sr251256.g6"), ("exp", "EXP/exp.npz"))
+NAMES = tuple(name for name, _ in _FILES)
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ def read_collections(root: Path, names: Container[str] = NAMES) -> list[Collecti
         UserError: naming the file that is missing.
     """
     return [
-        read_exp(path) if name == "exp" else read_all_pairs(name, path)
+        _read_exp(path) if name == "exp" else _read_all_pairs(name, path)
         for name, path in (
-            (name, _existing(root / "isomorphism" / file)) for name, file in FILES if name in names
+            (name, _existing(root / "isomorphism" / file)) for name, file in _FILES if name in names
         )
     ]
 
 
-def read_all_pairs(name: str, path: Path) -> Collection:
+def _read_all_pairs(name: str, path: Path) -> Collection:
     """Graphs of a graph6 file, of which all pairs differ."""
     graphs, size = read_graph6(path)
     return Collection(name, graphs, [size] * len(graphs))
@@ -96,7 +96,7 @@ def read_graph6(path: Path) -> tuple[list[NDArray[np.int64]], int]:
     return [np.stack([np.r_[row[b], column[b]], np.r_[column[b], row[b]]]) for b in upper], size
 
 
-def read_exp(path: Path) -> Collection:
+def _read_exp(path: Path) -> Collection:
     """EXP: graphs 2i and 2i+1 are a pair that 1-WL cannot tell apart."""
     with np.load(path) as arrays:
         nodes, edges = arrays["node_ptr"], arrays["edge_ptr"]
@@ -115,16 +115,16 @@ def run_test(collection: Collection, seed: int = 0) -> Outcome:
     """
     draw = np.random.default_rng(seed)
     numberings = [draw.permutation(size) for size in collection.sizes]
-    models = [make_network(collection, number) for number in range(seed, seed + NUM_SEEDS)]
+    models = [make_network(collection, number) for number in range(seed, seed + _NUM_SEEDS)]
     with progress(collection.name, 2 * len(collection.graphs), "graphs") as bar:
         embeddings = []
         for copies in (None, numberings):
             parts = []
-            for part in embed(models, collection, copies):
+            for part in _embed(models, collection, copies):
                 parts.append(part)
                 bar.advance(part.shape[1])
             embeddings.append(np.concatenate(parts, axis=1))
-    moved = (np.abs(embeddings[0] - embeddings[1]).sum(-1) > TOLERANCE).any(0)
+    moved = (np.abs(embeddings[0] - embeddings[1]).sum(-1) > _TOLERANCE).any(0)
     close = set.intersection(*(close_pairs(each, collection.pairs) for each in embeddings[0]))
     parameters = sum(parameter.numel() for parameter in models[0].parameters())
     return Outcome(len(close), int(moved.sum()), len(moved), collection.num_pairs, parameters)
@@ -137,8 +137,8 @@ def make_network(collection: Collection, seed: int) -> cocn.CoCN:
     torch.manual_seed(seed)
     model = cocn.ExpandedCoCN(
         0 if collection.features is None else collection.features[0].shape[1],
-        CHANNELS,
-        CHANNELS,
+        _CHANNELS,
+        _CHANNELS,
         task="graph",
         num_heads=8,
         kernel_size=kernel_size,
@@ -148,15 +148,15 @@ def make_network(collection: Collection, seed: int) -> cocn.CoCN:
         ties="canonical",
     )
     count = sum(parameter.numel() for parameter in model.parameters())
-    if count > PARAMETER_LIMIT:
-        raise ValueError(f"Expected at most {PARAMETER_LIMIT} parameters (got {count})")
+    if count > _PARAMETER_LIMIT:
+        raise ValueError(f"Expected at most {_PARAMETER_LIMIT} parameters (got {count})")
     with torch.no_grad():
         # Outputs start near zero for training; here they are embeddings, compared in absolute terms.
         model.out.weight.div_(OUTPUT_GAIN)
     return model.double().eval()
 
 
-def embed(
+def _embed(
     models: Sequence[cocn.CoCN], collection: Collection, numberings: Sequence[NDArray[np.int64]] | None
 ) -> Iterator[NDArray[np.float64]]:
     """Embeddings [networks, graphs, channels], batch by batch.
@@ -164,8 +164,8 @@ def embed(
     With numberings, node i of a graph becomes numbering[i]. Arranging the nodes takes most of the time and
     does not depend on the network's parameters, so it is done once for all networks.
     """
-    for start in range(0, len(collection.graphs), GRAPHS_PER_BATCH):
-        chosen = range(start, min(start + GRAPHS_PER_BATCH, len(collection.graphs)))
+    for start in range(0, len(collection.graphs), _GRAPHS_PER_BATCH):
+        chosen = range(start, min(start + _GRAPHS_PER_BATCH, len(collection.graphs)))
         offsets = np.cumsum([0, *(collection.sizes[g] for g in chosen)])
         edges, features = [], []
         for offset, graph in zip(offsets, chosen, strict=False):
@@ -189,10 +189,10 @@ def close_pairs(embeddings: NDArray[np.float64], pairs: NDArray[np.int64] | None
     """Pairs whose embeddings agree; among all pairs by a k-d tree, so that none is formed in vain."""
     if pairs is not None:
         distance = np.abs(embeddings[pairs[:, 0]] - embeddings[pairs[:, 1]]).sum(1)
-        return {(int(first), int(second)) for first, second in pairs[distance <= TOLERANCE]}
+        return {(int(first), int(second)) for first, second in pairs[distance <= _TOLERANCE]}
     from scipy.spatial import KDTree
 
-    return set(KDTree(embeddings).query_pairs(TOLERANCE, p=1.0))
+    return set(KDTree(embeddings).query_pairs(_TOLERANCE, p=1.0))
 
 
 def _existing(path: Path) -> Path:

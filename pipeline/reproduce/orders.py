@@ -31,9 +31,9 @@ from pipeline.training.prepare import open_prepared
 EXPLICIT = "order-explicit"
 IMPLICIT = "order-implicit"
 #: Epochs that positions are learned for; the orders stand still long before.
-EPOCHS = 30
-BAND = 0.1
-FAMILIES: tuple[Family, ...] = ("lappe", "rwpe", "window")
+_EPOCHS = 30
+_BAND = 0.1
+_FAMILIES: tuple[Family, ...] = ("lappe", "rwpe", "window")
 Ranks = NDArray[np.int32]
 
 
@@ -52,7 +52,7 @@ def measure_order(rank: Ranks, csr: CSR) -> dict[str, float]:
     distance = np.abs(rank[edge_sources(csr)].astype(np.int64) - rank[csr.indices])
     return {
         "mean_distance": float(distance.mean() / csr.num_nodes),
-        "near_diagonal": float((distance < BAND * csr.num_nodes).mean()),
+        "near_diagonal": float((distance < _BAND * csr.num_nodes).mean()),
     }
 
 
@@ -63,11 +63,11 @@ def measure_likeness(rank: Ranks, features: NDArray[np.float32]) -> float:
     return float((rows * np.roll(rows, -1, axis=0)).sum(1).mean())
 
 
-def structural_orders(store: GraphStore) -> Iterator[tuple[str, Ranks]]:
+def _structural_orders(store: GraphStore) -> Iterator[tuple[str, Ranks]]:
     """Ours (positions), the paper's rivals, and the first order of the default family."""
     csr = store.undirected_csr()
     yield "positions", sequence(store.approximate_positions()[:, None], csr).rank[0]
-    for family in FAMILIES:
+    for family in _FAMILIES:
         yield family, sequence(head_positions(store, 2, family=family)[:, :1], csr).rank[0]
 
 
@@ -79,7 +79,7 @@ def run_implicit(
         config = load_config(None, {"data.source": name, "model.positions": "implicit", **base})
         store = open_prepared(config, models=["expanded"])
         start = time.perf_counter()
-        for family, rank in structural_orders(store):
+        for family, rank in _structural_orders(store):
             values = measure_order(rank, store.undirected_csr())
             yield _keep(
                 records, IMPLICIT, {"dataset": name, "order": family}, values, start, command, rank, store
@@ -97,17 +97,17 @@ def run_explicit(
             start = time.perf_counter()
             settings = {"model.smoothness": smoothness, "model.tau": table.settings["tau"][0]}
             preset = load_preset(name, "vanilla", quick=True)
-            limits = {"train.epochs": EPOCHS, "train.patience": 0}
+            limits = {"train.epochs": _EPOCHS, "train.patience": 0}
             config = load_config(None, {**preset, **settings, **limits, **base})
             store = open_prepared(config, models=["vanilla"])
-            rank = learned_order(config, store)
+            rank = _learned_order(config, store)
             values = measure_order(rank, store.undirected_csr())
             values["likeness_of_neighbours"] = measure_likeness(rank, store.features())
             case: dict[str, JsonValue] = {"dataset": name, "smoothness": smoothness}
             yield _keep(records, EXPLICIT, case, values, start, command, rank, store)
 
 
-def learned_order(config: Config, store: GraphStore) -> Ranks:
+def _learned_order(config: Config, store: GraphStore) -> Ranks:
     """Ranks of the first head after training."""
     with start_parent("reproduce", config) as parent:
         result = train(config, store, parent, variant=f"t={config.model.smoothness}")

@@ -14,14 +14,14 @@ from pipeline.reproduce.records import Measurement, Records, Scale, Source, Trai
 from pipeline.reproduce.studies import TRAINED, Cell, cells_of
 from pipeline.reproduce.trained import CellResult, compare
 
-HEAD = """# Results
+_HEAD = """# Results
 
 Written by `cocn reproduce results` from the records in `pipeline/paper/records`, one a run; nothing here is
 typed. Ours is the mean ± standard deviation over the splits named, on test parts, at the epoch that is best
 on the validation part; the paper's is as printed. *quick* are the smaller settings of the presets, which fit
 a machine without a GPU. A training that its time budget ended is counted as cut short, and not hidden.
 """
-MEASURED = (
+_MEASURED = (
     ("isomorphism", "Graph isomorphism"),
     (information_loss.STUDY, "Information lost by the relaxed permutation"),
     (orders.EXPLICIT, "Orders from features"),
@@ -31,7 +31,7 @@ MEASURED = (
 
 
 @dataclass(frozen=True)
-class Row:
+class _Row:
     """A cell with its trainings."""
 
     scale: Scale
@@ -42,25 +42,25 @@ class Row:
 def write_page(records: Records) -> str:
     """The whole page."""
     found = list(records.trainings())
-    parts = [HEAD]
+    parts = [_HEAD]
     for table in TRAINED:
-        rows = list(rows_of(table, found))
+        rows = list(_rows_of(table, found))
         if rows:
-            parts += [_title(table), table_of(rows), _note(table), provenance_of(rows)]
-    for study, title in MEASURED:
+            parts += [_title(table), _table_of(rows), _note(table), _provenance_of(rows)]
+    for study, title in _MEASURED:
         measured = records.measurements(study)
         if measured:
-            parts += [f"## {title}\n", measurements_table(measured), _note(study), _measured_by(measured)]
+            parts += [f"## {title}\n", _measurements_table(measured), _note(study), _measured_by(measured)]
     return "\n".join(part for part in parts if part)
 
 
-def rows_of(table: str, found: Sequence[TrainingRecord]) -> Iterator[Row]:
+def _rows_of(table: str, found: Sequence[TrainingRecord]) -> Iterator[_Row]:
     """The cells of a table that have trainings, by settings."""
     for cell in cells_of(table):
         for scale in ("paper", "quick"):
             mine = [record for record in found if _belongs(record, cell, scale)]
             if mine:
-                yield Row(scale, compare(cell, mine), mine)
+                yield _Row(scale, compare(cell, mine), mine)
 
 
 def _belongs(record: TrainingRecord, cell: Cell, scale: str) -> bool:
@@ -68,7 +68,7 @@ def _belongs(record: TrainingRecord, cell: Cell, scale: str) -> bool:
     return key == (cell.dataset, cell.model, cell.variant, scale)
 
 
-def table_of(rows: Sequence[Row]) -> str:
+def _table_of(rows: Sequence[_Row]) -> str:
     """Ours next to the paper's."""
     lines = [
         "| data set | model | variant | metric | here | paper | reached | splits | cut short | min each |",
@@ -101,7 +101,7 @@ def score(mean: float | None, std: float | None) -> str:
     return f"{mean:.2f}" + (f" ± {std:.2f}" if std is not None else "")
 
 
-def provenance_of(rows: Sequence[Row]) -> str:
+def _provenance_of(rows: Sequence[_Row]) -> str:
     """Commands, seeds, revisions and machines of a table's numbers."""
     trainings = [training for row in rows for training in row.trainings]
     seeds = sorted({training.seed for training in trainings})
@@ -116,7 +116,7 @@ def provenance_of(rows: Sequence[Row]) -> str:
     )
 
 
-def measurements_table(measured: Sequence[Measurement]) -> str:
+def _measurements_table(measured: Sequence[Measurement]) -> str:
     """Cases and values, a row a case."""
     keys = list(measured[0].case)
     values = list(dict.fromkeys(name for one in measured for name in one.values))

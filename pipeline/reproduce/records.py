@@ -12,7 +12,7 @@ from pipeline.runtime.provenance import RECORDS, SOURCE, device_name, source_rev
 from pipeline.storage.files import atomic_file
 
 Scale = Literal["paper", "quick"]
-Kind = TypeVar("Kind", bound=BaseModel)
+_Kind = TypeVar("_Kind", bound=BaseModel)
 #: Where a checkout keeps what was measured; an installed wheel writes under its output directory.
 IN_SOURCE = SOURCE / RECORDS
 
@@ -63,7 +63,7 @@ class TrainingRecord(BaseModel):
 
     @property
     def path(self) -> Path:
-        return training_path(self.dataset, self.model, self.variant, self.scale, self.split, self.seed)
+        return _training_path(self.dataset, self.model, self.variant, self.scale, self.split, self.seed)
 
 
 class Measurement(BaseModel):
@@ -79,21 +79,21 @@ class Measurement(BaseModel):
 
     @property
     def path(self) -> Path:
-        return measurement_path(self.study, self.case)
+        return _measurement_path(self.study, self.case)
 
 
-def training_path(dataset: str, model: str, variant: str, scale: Scale, split: int, seed: int) -> Path:
+def _training_path(dataset: str, model: str, variant: str, scale: Scale, split: int, seed: int) -> Path:
     """Place of a training's record under the directory of records."""
-    name = f"{model}-{slug(variant)}" if variant else model
+    name = f"{model}-{_slug(variant)}" if variant else model
     return Path("trainings") / dataset / name / f"{scale}-split{split}-seed{seed}.json"
 
 
-def measurement_path(study: str, case: Mapping[str, JsonValue]) -> Path:
+def _measurement_path(study: str, case: Mapping[str, JsonValue]) -> Path:
     """Place of a measurement's record under the directory of records."""
-    return Path(study) / f"{'-'.join(slug(str(value)) for value in case.values())}.json"
+    return Path(study) / f"{'-'.join(_slug(str(value)) for value in case.values())}.json"
 
 
-def slug(text: str) -> str:
+def _slug(text: str) -> str:
     """Text that is safe in the name of a file."""
     return re.sub(r"[^\w.=]+", "-", text.lower()).strip("-")
 
@@ -115,12 +115,12 @@ class Records:
         self, dataset: str, model: str, variant: str, scale: Scale, split: int, seed: int
     ) -> TrainingRecord | None:
         """The record of a training, if there is one."""
-        path = self.directory / training_path(dataset, model, variant, scale, split, seed)
+        path = self.directory / _training_path(dataset, model, variant, scale, split, seed)
         return _read(path, TrainingRecord) if path.exists() else None
 
     def measurement(self, study: str, case: Mapping[str, JsonValue]) -> Measurement | None:
         """The record of a case, if there is one."""
-        path = self.directory / measurement_path(study, case)
+        path = self.directory / _measurement_path(study, case)
         return _read(path, Measurement) if path.exists() else None
 
     def trainings(self) -> Iterator[TrainingRecord]:
@@ -138,7 +138,7 @@ def default_directory(output: Path) -> Path:
     return IN_SOURCE if source_revision().commit is not None else output / "records"
 
 
-def _read(path: Path, kind: type[Kind]) -> Kind:
+def _read(path: Path, kind: type[_Kind]) -> _Kind:
     try:
         return kind.model_validate_json(path.read_text(encoding="utf-8"))
     except ValidationError as error:

@@ -23,13 +23,13 @@ TRAINED = (
     "permutations",
     "receptive-field",
 )
-PLAIN: Mapping[str, object] = {"model.residual": False, "model.inception_kernels": []}
-INCEPTION = [3, 5]
-VARIANTS: Mapping[str, Mapping[str, object]] = {
-    "plain": PLAIN,
-    "inception": {"model.residual": False, "model.inception_kernels": INCEPTION},
+_PLAIN: Mapping[str, object] = {"model.residual": False, "model.inception_kernels": []}
+_INCEPTION = [3, 5]
+_VARIANTS: Mapping[str, Mapping[str, object]] = {
+    "plain": _PLAIN,
+    "inception": {"model.residual": False, "model.inception_kernels": _INCEPTION},
     "residual": {"model.residual": True, "model.inception_kernels": []},
-    "full": {"model.residual": True, "model.inception_kernels": INCEPTION},
+    "full": {"model.residual": True, "model.inception_kernels": _INCEPTION},
     "structure": {"model.node_features": False, "model.propagated_features": 0},
     "node": {"model.structure_features": False},
     "both": {},
@@ -42,17 +42,17 @@ VARIANTS: Mapping[str, Mapping[str, object]] = {
     "windows of one": {"model.kernel_size": 1, "model.structure_features": False},
 }
 #: Variants of every cell of a table that the paper does not have.
-OURS: Mapping[str, Sequence[str]] = {
+_OURS: Mapping[str, Sequence[str]] = {
     "node": ("own features", "covering orders", "windows of one"),
     "node-hetero": ("own features", "learned orders", "profile orders", "windows of five"),
     "node-homo": ("own features", "learned orders", "profile orders", "windows of five"),
     "graph": ("epoch of another fold",),
 }
 #: What the variant of a cell is called that has none.
-PRESET = "preset"
-HEADS = (1, 2, 4, 8)
-DEPTHS = (1, 2, 3, 4)
-LARGE = ("node-hetero", "node-homo")
+_PRESET = "preset"
+_HEADS = (1, 2, 4, 8)
+_DEPTHS = (1, 2, 3, 4)
+_LARGE = ("node-hetero", "node-homo")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def cells_of(table: str) -> list[Cell]:
         return [
             Cell(name, _member(name), f"heads={count}", {"model.heads": count})
             for name in printed.datasets
-            for count in HEADS
+            for count in _HEADS
         ]
     if table == "receptive-field":
         return list(_fields(printed))
@@ -102,7 +102,7 @@ def select(
     for kind, named, known in (
         ("data set", datasets, [cell.dataset for cell in cells]),
         ("model", models, [cell.model for cell in cells]),
-        ("variant", variants, [cell.variant or PRESET for cell in cells]),
+        ("variant", variants, [cell.variant or _PRESET for cell in cells]),
     ):
         for name in named:
             if name not in known:
@@ -114,17 +114,17 @@ def select(
         for cell in cells
         if (not datasets or cell.dataset in datasets)
         and (not models or cell.model in models)
-        and (not variants or (cell.variant or PRESET) in variants)
+        and (not variants or (cell.variant or _PRESET) in variants)
     ]
 
 
 def _extensions(table: str, cells: Sequence[Cell]) -> list[Cell]:
     """Rows the paper lacks: expanded in linear time on large graphs, and variants that say what matters."""
-    large = dict.fromkeys(cell.dataset for cell in cells) if table in LARGE else ()
+    large = dict.fromkeys(cell.dataset for cell in cells) if table in _LARGE else ()
     return [Cell(name, "expanded") for name in large] + [
-        Cell(cell.dataset, cell.model, variant, VARIANTS[variant])
+        Cell(cell.dataset, cell.model, variant, _VARIANTS[variant])
         for cell in cells
-        for variant in OURS.get(table, ())
+        for variant in _OURS.get(table, ())
     ]
 
 
@@ -133,7 +133,7 @@ def _fields(printed: Table) -> list[Cell]:
     cells = []
     for name in printed.datasets:
         for size in printed.settings["kernel_size"]:
-            for depth in DEPTHS:
+            for depth in _DEPTHS:
                 for letter, units, pools in (("L1", depth, 1), ("L2", 1, depth)):
                     overrides = {
                         "model.kernel_size": size,
@@ -147,7 +147,7 @@ def _fields(printed: Table) -> list[Cell]:
 
 def _member(dataset: str) -> str:
     """The member of the family that the paper's figures show on a data set, as far as it can be told."""
-    return "sparse" if BENCHMARKS_BY_NAME[dataset].table in LARGE else "expanded"
+    return "sparse" if BENCHMARKS_BY_NAME[dataset].table in _LARGE else "expanded"
 
 
 def _metric(dataset: str) -> str:
@@ -157,4 +157,4 @@ def _metric(dataset: str) -> str:
 def _overrides(variant: str) -> Mapping[str, object]:
     if variant.startswith("tau="):
         return {"model.tau": float(variant.removeprefix("tau="))}
-    return VARIANTS[variant] if variant else {}
+    return _VARIANTS[variant] if variant else {}

@@ -23,7 +23,7 @@ from pipeline.training.prepare import STORES, open_prepared
 
 Say = Callable[[str], None]
 #: What a training gets when the budget is used up: enough for a step.
-LEAST_SECONDS = 1e-3
+_LEAST_SECONDS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,13 @@ def run_table(request: Request, records: Records, say: Say) -> list[CellResult]:
                     continue
                 left = None
                 if deadline is not None:
-                    left = max(deadline - time.monotonic(), LEAST_SECONDS) / (len(todo) - number)
+                    left = max(deadline - time.monotonic(), _LEAST_SECONDS) / (len(todo) - number)
                 try:
-                    records.add(run_training(item, request, left, parent))
+                    records.add(_run_training(item, request, left, parent))
                 except AbsentDataError as error:
                     absent[name] = str(error)
                     say(f"left out: {error}")
-    results = [summarise(cell, request, records) for cell in request.cells]
+    results = [_summarise(cell, request, records) for cell in request.cells]
     if absent and all(result.mean is None for result in results):
         raise UserError(next(iter(absent.values())))
     return results
@@ -115,7 +115,7 @@ def plan(request: Request, records: Records) -> list[Todo]:
         protocol = find_benchmark(cell.dataset).protocol
         for split in range(min(request.splits or protocol.num_splits, protocol.num_splits)):
             config = configure(cell, request, split)
-            known = find_record(records, cell, request.scale, split, config.train.seed)
+            known = _find_record(records, cell, request.scale, split, config.train.seed)
             if request.again or known is None or not is_settled(known, config, request.budget):
                 found.append(Todo(cell, config, split))
     # One split of every cell before the next, so that a budget leaves no cell without a number.
@@ -150,12 +150,12 @@ def settings_of(config: Config) -> dict[str, JsonValue]:
     return found
 
 
-def find_record(records: Records, cell: Cell, scale: Scale, split: int, seed: int) -> TrainingRecord | None:
+def _find_record(records: Records, cell: Cell, scale: Scale, split: int, seed: int) -> TrainingRecord | None:
     """The record of a cell on a split."""
     return records.training(cell.dataset, cell.model, cell.variant, scale, split, seed)
 
 
-def run_training(item: Todo, request: Request, budget: float | None, parent: Run) -> TrainingRecord:
+def _run_training(item: Todo, request: Request, budget: float | None, parent: Run) -> TrainingRecord:
     """Train one cell on one split."""
     cell, config = item.cell, item.config
     config = config.model_copy(update={"train": config.train.model_copy(update={"time_budget": budget})})
@@ -183,14 +183,14 @@ def run_training(item: Todo, request: Request, budget: float | None, parent: Run
     )
 
 
-def summarise(cell: Cell, request: Request, records: Records) -> CellResult:
+def _summarise(cell: Cell, request: Request, records: Records) -> CellResult:
     """The mean over the splits that are recorded."""
     protocol = find_benchmark(cell.dataset).protocol
     seed = configure(cell, request, 0).train.seed
     found = [
         record
         for split in range(protocol.num_splits)
-        if (record := find_record(records, cell, request.scale, split, seed)) is not None
+        if (record := _find_record(records, cell, request.scale, split, seed)) is not None
     ]
     return compare(cell, found)
 

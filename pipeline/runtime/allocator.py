@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 #: Keep what is free, in one pool for all threads, so that no thread's free blocks lie idle.
-SETTINGS = "dirty_decay_ms:-1,muzzy_decay_ms:-1,narenas:1"
+_SETTINGS = "dirty_decay_ms:-1,muzzy_decay_ms:-1,narenas:1"
 #: Tells a process that it was started again already.
 MARK = "COCN_ALLOCATOR"
 
@@ -25,7 +25,7 @@ def allocator_environment() -> dict[str, str]:
     library = find_library()
     if library is None or "LD_PRELOAD" in os.environ or "MALLOC_CONF" in os.environ:
         return {}
-    return {"LD_PRELOAD": str(library), "MALLOC_CONF": SETTINGS}
+    return {"LD_PRELOAD": str(library), "MALLOC_CONF": _SETTINGS}
 
 
 def find_library() -> Path | None:

@@ -2,7 +2,7 @@
 
 from pipeline.runtime.errors import UserError
 
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_duration(text: str) -> float:
@@ -11,7 +11,7 @@ def parse_duration(text: str) -> float:
     Raises:
         UserError: for anything else.
     """
-    number, factor = (text[:-1], UNITS[text[-1]]) if text[-1:] in UNITS else (text, 1.0)
+    number, factor = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1.0)
     try:
         seconds = float(number) * factor
     except ValueError:

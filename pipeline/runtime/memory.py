@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.runtime.errors import UserError
 
 STATUS = Path("/proc/self/status")
-RESET = Path("/proc/self/clear_refs")
+_RESET = Path("/proc/self/clear_refs")
 
 
 def peak_memory(status: Path = STATUS) -> int:
@@ -51,7 +51,7 @@ def require_memory(expected_bytes: int, what: str, remedy: str) -> None:
 def reset_peak() -> bool:
     """Let the peak begin anew at what is resident now; False where only the kernel may do that."""
     try:
-        RESET.write_text("5", encoding="ascii")
+        _RESET.write_text("5", encoding="ascii")
     except OSError:
         return False
     return True

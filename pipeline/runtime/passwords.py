@@ -3,11 +3,11 @@
 import re
 from urllib.parse import urlsplit
 
-HIDDEN = "***"
+_HIDDEN = "***"
 #: User, password and host of an address anywhere in a text; a path with an @ has a slash before it.
-IN_TEXT = re.compile(r"(\w://)[^\s'\"/@:]*:[^\s'\"@]*@")
-IN_QUERY = re.compile(r"(?<=[?&])(password=)[^&\s'\"]*")
-IN_DATABASE = re.compile(r"^([\w+.-]+://[^:/@]*):[^@]*@")
+_IN_TEXT = re.compile(r"(\w://)[^\s'\"/@:]*:[^\s'\"@]*@")
+_IN_QUERY = re.compile(r"(?<=[?&])(password=)[^&\s'\"]*")
+_IN_DATABASE = re.compile(r"^([\w+.-]+://[^:/@]*):[^@]*@")
 
 
 def without_password(uri: str) -> str:
@@ -18,11 +18,11 @@ def without_password(uri: str) -> str:
     """
     uri = re.sub(r"(?<=[?&])password=[^&]*&?", "", uri).rstrip("?&")
     if not uri.startswith("http"):
-        return IN_DATABASE.sub(r"\1@", uri)
+        return _IN_DATABASE.sub(r"\1@", uri)
     place = urlsplit(uri).netloc
     return uri.replace(place, place.rpartition("@")[2], 1)
 
 
 def hide_passwords(text: str) -> str:
     """A message with every password of an address in it made unreadable."""
-    return IN_QUERY.sub(rf"\1{HIDDEN}", IN_TEXT.sub(rf"\1{HIDDEN}@", text))
+    return _IN_QUERY.sub(rf"\1{_HIDDEN}", _IN_TEXT.sub(rf"\1{_HIDDEN}@", text))

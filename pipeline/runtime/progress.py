@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
-PLAIN_INTERVAL_SECONDS = 5.0
+_PLAIN_INTERVAL_SECONDS = 5.0
 
 
 class Bar(Protocol):
@@ -50,7 +50,7 @@ class PlainBar:
         self._done += count
         self._fields.update(fields)
         now = time.monotonic()
-        if now - self._last >= PLAIN_INTERVAL_SECONDS:
+        if now - self._last >= _PLAIN_INTERVAL_SECONDS:
             self._last = now
             self._print(now - self._start)
 

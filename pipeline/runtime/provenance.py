@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-LIBRARIES = (
+_LIBRARIES = (
     "cocn",
     "torch",
     "torch-geometric",
@@ -22,7 +22,7 @@ LIBRARIES = (
 SOURCE = Path(__file__).resolve().parents[2]
 RECORDS = "pipeline/paper/records"
 #: What measurements leave in a checkout; it does not decide the next one.
-RESULTS = (RECORDS, "RESULTS.md")
+_RESULTS = (RECORDS, "RESULTS.md")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def source_revision(directory: Path = SOURCE) -> Revision:
     commit = _git(directory, "rev-parse", "HEAD")
     if commit is None or _git(directory, "ls-files", "--error-unmatch", "pyproject.toml") is None:
         return Revision(None, False)
-    code = (":(top)", *(f":(top,exclude){path}" for path in RESULTS))
+    code = (":(top)", *(f":(top,exclude){path}" for path in _RESULTS))
     return Revision(
         commit, bool(_git(directory, "status", "--porcelain", "--untracked-files=no", "--", *code))
     )
@@ -47,7 +47,7 @@ def source_revision(directory: Path = SOURCE) -> Revision:
 def library_versions() -> dict[str, str]:
     """Versions of the libraries that decide a result, of those that are installed."""
     found = {}
-    for name in LIBRARIES:
+    for name in _LIBRARIES:
         try:
             found[name] = version(name)
         except PackageNotFoundError:

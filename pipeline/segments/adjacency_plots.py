@@ -21,10 +21,10 @@ from pipeline.store.graph_store import GraphStore
 
 # Cells stay larger than a pixel, so that none is lost between two of them.
 MAX_BINS = 128
-COLUMNS = 3
-PANEL_INCHES = 3.2
+_COLUMNS = 3
+_PANEL_INCHES = 3.2
 # A single edge must stand out from the white of none.
-COLOURS = LinearSegmentedColormap.from_list("edges", ["#9ecae1", "#2171b5", "#08306b"])
+_COLOURS = LinearSegmentedColormap.from_list("edges", ["#9ecae1", "#2171b5", "#08306b"])
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ def draw_densities(
     densities: list[NDArray[np.int64]], titles: list[str], headline: str, num_nodes: int
 ) -> Figure:
     """One panel a matrix, all on one logarithmic scale, so that panels can be compared."""
-    rows = -(-len(densities) // COLUMNS)
-    figure = Figure(figsize=(PANEL_INCHES * COLUMNS, PANEL_INCHES * rows + 0.6), layout="constrained")
+    rows = -(-len(densities) // _COLUMNS)
+    figure = Figure(figsize=(_PANEL_INCHES * _COLUMNS, _PANEL_INCHES * rows + 0.6), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(rows, COLUMNS, squeeze=False).flatten()
+    panels = figure.subplots(rows, _COLUMNS, squeeze=False).flatten()
     scale = LogNorm(vmin=1, vmax=max(2, *(int(density.max()) for density in densities)))
     for panel, density, title in zip(panels, densities, titles, strict=False):
         shown = _draw_panel(panel, density, title, scale, num_nodes)
@@ -89,7 +89,7 @@ def _draw_panel(
 ) -> AxesImage:
     masked = np.ma.masked_equal(density, 0)
     extent = (0.0, float(num_nodes), float(num_nodes), 0.0)
-    shown = panel.imshow(masked, cmap=COLOURS, norm=scale, extent=extent, interpolation="nearest")
+    shown = panel.imshow(masked, cmap=_COLOURS, norm=scale, extent=extent, interpolation="nearest")
     panel.set_title(title, fontsize=9)
     panel.set_xticks([0, num_nodes])
     panel.set_yticks([0, num_nodes])

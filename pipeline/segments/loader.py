@@ -13,7 +13,7 @@ from pipeline.segments.batching import BatchPlan, EpochOrder
 from pipeline.segments.prefetch import Prefetcher
 from pipeline.segments.records import Records, SegmentSource, compact, gather_rows
 
-PREFETCH_BATCHES = 2
+_PREFETCH_BATCHES = 2
 
 
 class LoaderState(BaseModel):
@@ -65,7 +65,7 @@ class SegmentLoader:
         world_size: int = 1,
         shuffle: bool = True,
         device: torch.device | str = "cpu",
-        prefetch: int = PREFETCH_BATCHES,
+        prefetch: int = _PREFETCH_BATCHES,
     ) -> None:
         if not 0 <= rank < world_size:
             raise ValueError(f"Expected 'rank' to be below 'world_size', {world_size} (got {rank})")

@@ -142,7 +142,7 @@ class ShardSource:
         self.table = table
         self._heads = heads
         self._length = length
-        self._shards = [open_shard(store, name) for name in names]
+        self._shards = [_open_shard(store, name) for name in names]
         self._starts = np.cumsum([0, *(shard.node.size for shard in self._shards)])
 
     @property
@@ -172,7 +172,7 @@ class ShardSource:
         return Records(node=shard.node[chosen], label=shard.label[chosen], windows=windows)
 
 
-def open_shard(store: GraphStore, name: str) -> Shard:
+def _open_shard(store: GraphStore, name: str) -> Shard:
     """Map a shard; its digest is checked on first use."""
     has_edges = "edges" in store.table(name).column_names
     return Shard(

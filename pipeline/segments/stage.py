@@ -23,12 +23,12 @@ from pipeline.store.graph_store import GraphStore
 from pipeline.store.stage import Stage
 
 # Nodes in no part of a split: nothing trains or is measured on them, but predictions cover them.
-REST = "rest"
-PARTS = (*SPLIT_NAMES, REST)
-SEQUENCES_FILE = "sequences.arrow"
+_REST = "rest"
+PARTS = (*SPLIT_NAMES, _REST)
+_SEQUENCES_FILE = "sequences.arrow"
 
 # Cells (nodes × heads) from which Ray's tasks pay for its start.
-PARALLEL_CELLS = 1_000_000
+_PARALLEL_CELLS = 1_000_000
 
 
 class SegmentSummary(BaseModel):
@@ -112,13 +112,13 @@ def write_segments(
         if stage.done:
             return False
         if parallel is None:
-            parallel = store.num_nodes * parameters.heads >= PARALLEL_CELLS
+            parallel = store.num_nodes * parameters.heads >= _PARALLEL_CELLS
         plans = list(plan_shards(store, parameters))
         with open_tasks(parallel) as tasks:
-            bands = submit_bands(tasks, store, parameters)
-            write_shards(tasks, stage, plans, store.labels(), parameters.length, bands)
+            bands = _submit_bands(tasks, store, parameters)
+            _write_shards(tasks, stage, plans, store.labels(), parameters.length, bands)
             order = np.stack([tasks.get(band).order for band in bands], axis=1)
-        stage.write_table(SEQUENCES_FILE, pa.table({"order": list_column(order)}))
+        stage.write_table(_SEQUENCES_FILE, pa.table({"order": list_column(order)}))
         rows = {part: sum(plan.nodes.size for plan in plans if _part_of(plan.name) == part) for part in PARTS}
         stage.commit(SegmentSummary(heads=parameters.heads, length=parameters.length, rows=rows))
     return True
@@ -128,13 +128,13 @@ def plan_shards(store: GraphStore, parameters: SegmentParameters) -> Iterator[Sh
     """Shuffle the nodes of each part and cut them into shards."""
     split = store.split(parameters.split) if store.num_splits else np.full(store.num_nodes, -1, dtype=np.int8)
     for number, part in enumerate(PARTS):
-        nodes = np.flatnonzero(split == (number if part != REST else -1)).astype(np.int32)
+        nodes = np.flatnonzero(split == (number if part != _REST else -1)).astype(np.int32)
         nodes = np.random.default_rng([parameters.seed, number]).permutation(nodes)
         for shard, start in enumerate(range(0, nodes.size, parameters.shard_rows)):
             yield ShardPlan(f"{part}/{shard:05d}.arrow", nodes[start : start + parameters.shard_rows])
 
 
-def submit_bands(tasks: Tasks, store: GraphStore, parameters: SegmentParameters) -> list[Handle]:
+def _submit_bands(tasks: Tasks, store: GraphStore, parameters: SegmentParameters) -> list[Handle]:
     """Sequence each head and walk its edges, one task a head; handles of `Band`s."""
     csr = store.csr()
     columns = head_positions(
@@ -151,10 +151,10 @@ def submit_bands(tasks: Tasks, store: GraphStore, parameters: SegmentParameters)
     ties = tasks.put(tie_order(dense, csr))
     shared = tasks.put(csr)
     settings = (parameters.length, parameters.edge_ids)
-    return [tasks.submit(build_head, row, ties, shared, *settings) for row in dense]
+    return [tasks.submit(_build_head, row, ties, shared, *settings) for row in dense]
 
 
-def build_head(
+def _build_head(
     dense: NDArray[np.int32], ties: NDArray[np.int32], csr: CSR, length: int, edge_ids: bool
 ) -> Band:
     """The sequence and band of one head."""
@@ -162,7 +162,7 @@ def build_head(
     return build_band(order, rank, csr, length, edge_ids)
 
 
-def write_shards(
+def _write_shards(
     tasks: Tasks,
     stage: Stage,
     plans: Sequence[ShardPlan],
@@ -219,7 +219,7 @@ def open_segments(store: GraphStore, split: int, part: str, table: NodeTable | N
 
 def open_sequences(store: GraphStore, split: int) -> Sequences:
     """The sequences that the segments of a split were cut from."""
-    order = cast("NDArray[np.int32]", store.array(f"{stage_name(split)}/{SEQUENCES_FILE}", "order"))
+    order = cast("NDArray[np.int32]", store.array(f"{stage_name(split)}/{_SEQUENCES_FILE}", "order"))
     return from_order(np.ascontiguousarray(order.T))
 
 

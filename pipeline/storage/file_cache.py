@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline.storage.files import TEMPORARY_SUFFIX, CorruptFileError, require_space, verify_file
 
 #: A file that long without a writer belongs to a process that was killed.
-STALE_SECONDS = 3600.0
+_STALE_SECONDS = 3600.0
 
 
 class FileCache:
@@ -81,7 +81,7 @@ class FileCache:
         total = 0
         for path, status in sorted(found, key=lambda item: -item[1].st_atime_ns):
             is_temporary = path.suffix == TEMPORARY_SUFFIX
-            is_stale = is_temporary and time.time() - status.st_mtime > STALE_SECONDS
+            is_stale = is_temporary and time.time() - status.st_mtime > _STALE_SECONDS
             total += status.st_size
             if is_stale or (total > self.max_bytes and path != newest and not is_temporary):
                 path.unlink(missing_ok=True)

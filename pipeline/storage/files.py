@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from pipeline.runtime.errors import UserError
 
 TEMPORARY_SUFFIX = ".tmp"
-LONGEST_SHOWN = 200
+_LONGEST_SHOWN = 200
 SPACE_MARGIN_BYTES = 16 * 2**20
-NUMBERS = {
+_NUMBERS = {
     pa.from_numpy_dtype(kind): np.dtype(kind)
     for kind in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 }
@@ -171,7 +171,7 @@ def require_directory(path: Path, what: str) -> None:
         with tempfile.TemporaryDirectory(prefix=".cocn-", dir=existing):
             pass
     except OSError as error:
-        shown = str(path) if len(str(path)) <= LONGEST_SHOWN else f"{str(path)[:LONGEST_SHOWN]}…"
+        shown = str(path) if len(str(path)) <= _LONGEST_SHOWN else f"{str(path)[:_LONGEST_SHOWN]}…"
         raise UserError(
             f"Expected '{what}' to be a directory that can be written to (got '{shown}': {error.strerror})"
         ) from error
@@ -231,7 +231,7 @@ def column_array(table: pa.Table, name: str) -> NDArray[np.generic]:
 
 def _vector(values: pa.Array) -> NDArray[np.generic]:
     # Arrow's own to_numpy imports pandas, which takes longer than most stages of a small graph.
-    kind = NUMBERS.get(values.type)
+    kind = _NUMBERS.get(values.type)
     if values.null_count or kind is None:
         raise ValueError(f"Expected a column of numbers without gaps (got {values.type})")
     if len(values) == 0:

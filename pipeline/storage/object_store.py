@@ -29,18 +29,18 @@ from pipeline.storage.files import CorruptFileError, explain_full_disk
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
-FIRST_WAIT_SECONDS = 0.5
-LONGEST_WAIT_SECONDS = 15.0
-CHUNK_BYTES = 8 * 2**20
+_FIRST_WAIT_SECONDS = 0.5
+_LONGEST_WAIT_SECONDS = 15.0
+_CHUNK_BYTES = 8 * 2**20
 #: Silence after which a request counts as lost, and how often S3's client repeats one by itself. It repeats
 #: thirty times by default: a hanging connection would cost 100 seconds before `storage.retry_seconds` counts.
-SILENCE_SECONDS = 10.0
-CONNECT_SECONDS = 5.0
-ATTEMPTS = 2
+_SILENCE_SECONDS = 10.0
+_CONNECT_SECONDS = 5.0
+_ATTEMPTS = 2
 #: Where an object appears whole or not at all; elsewhere it gets its name by a rename.
-APPEARS_WHOLE = ("s3", "gcs", "abfs")
+_APPEARS_WHOLE = ("s3", "gcs", "abfs")
 #: What no second attempt mends.
-FINAL = ("NO_SUCH_BUCKET", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "FORBIDDEN")
+_FINAL = ("NO_SUCH_BUCKET", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "FORBIDDEN")
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Remote:
 
         def write(files: pafs.FileSystem, path: str) -> None:
             with source.open("rb") as file, _whole(files, path) as stream:
-                while chunk := file.read(CHUNK_BYTES):
+                while chunk := file.read(_CHUNK_BYTES):
                     stream.write(chunk)
 
         self._try(write)
@@ -140,7 +140,7 @@ class Remote:
                 files.open_input_stream(path) as stream,
                 target.open("wb") as file,
             ):
-                while chunk := stream.read(CHUNK_BYTES):
+                while chunk := stream.read(_CHUNK_BYTES):
                     file.write(chunk)
                     digest.update(chunk)
                     count += len(chunk)
@@ -191,7 +191,7 @@ class Remote:
             UserError: If the store refuses, or stays away for longer than `storage.retry_seconds`.
         """
         deadline = time.monotonic() + self.storage.retry_seconds
-        wait, told = FIRST_WAIT_SECONDS, False
+        wait, told = _FIRST_WAIT_SECONDS, False
         while True:
             try:
                 return request(*self.filesystem())
@@ -199,7 +199,7 @@ class Remote:
                 raise
             except OSError as error:
                 reason = _reason(error)
-                if isinstance(error, PermissionError) or any(word in str(error) for word in FINAL):
+                if isinstance(error, PermissionError) or any(word in str(error) for word in _FINAL):
                     raise UserError(f"Expected access to '{self}' (got {reason})") from error
                 if time.monotonic() + wait > deadline:
                     raise UserError(
@@ -210,7 +210,7 @@ class Remote:
                     logger.warning("%s does not answer (%s); trying again", self.root, reason)
                     told = True
                 time.sleep(wait)
-                wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+                wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 
 
 def resolve(place: Path | Uri | Remote, storage: StorageConfig | None = None) -> Path | Remote:
@@ -241,16 +241,16 @@ def _open(uri: str) -> tuple[pafs.FileSystem, str]:
 def _impatient(files: pafs.S3FileSystem) -> pafs.S3FileSystem:
     """The same file system with limits on its waits, for which a URI has no words."""
     _, (settings,) = files.__reduce__()
-    limits = {"request_timeout": SILENCE_SECONDS, "connect_timeout": CONNECT_SECONDS}
+    limits = {"request_timeout": _SILENCE_SECONDS, "connect_timeout": _CONNECT_SECONDS}
     return pafs.S3FileSystem(
-        **{**settings, **limits}, retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)
+        **{**settings, **limits}, retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
     )
 
 
 @contextmanager
 def _whole(files: pafs.FileSystem, path: str) -> Iterator[pa.NativeFile]:
     """An output stream whose object has its name only when it is complete."""
-    if files.type_name in APPEARS_WHOLE:
+    if files.type_name in _APPEARS_WHOLE:
         with files.open_output_stream(path) as stream:
             yield stream
         return

@@ -30,7 +30,7 @@ __all__ = [
     "symmetric",
 ]
 
-PART_NAMES = ("train", "val", "test")
+_PART_NAMES = ("train", "val", "test")
 
 
 class EdgeReport(BaseModel):
@@ -167,7 +167,7 @@ def describe_degrees(csr: CSR) -> DegreeReport:
 
 def count_parts(split: NDArray[np.int8]) -> dict[str, int]:
     """Sizes of the parts of one split."""
-    return {name: int((split == part).sum()) for part, name in enumerate(PART_NAMES)}
+    return {name: int((split == part).sum()) for part, name in enumerate(_PART_NAMES)}
 
 
 def homophily(csr: CSR, labels: NDArray[np.int64]) -> float | None:

@@ -13,7 +13,7 @@ from pipeline.runtime.memory import peak_memory
 from pipeline.storage.files import parse_sealed_json, text_sha256, write_sealed_json
 from pipeline.store.arrays import CollectionArrays, GraphArrays, Task
 
-SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 1
 MANIFEST_NAME = "manifest.json"
 TIMINGS_NAME = "timings.json"
 
@@ -80,7 +80,7 @@ class Manifest(Entry):
     twice from the same input has the same bytes in every other file.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = _SCHEMA_VERSION
     name: str
     num_nodes: int
     num_edges: int
@@ -162,9 +162,9 @@ def read_manifest(root: Path) -> Manifest:
 def parse_manifest(text: bytes, root: str) -> Manifest:
     """The manifest of the store at `root` from its text."""
     content = parse_sealed_json(text, f"{root}/{MANIFEST_NAME}")
-    if content.get("schema_version") != SCHEMA_VERSION:
+    if content.get("schema_version") != _SCHEMA_VERSION:
         raise StoreError(
-            f"Expected the store '{root}' to have schema version {SCHEMA_VERSION} "
+            f"Expected the store '{root}' to have schema version {_SCHEMA_VERSION} "
             f"(got {content.get('schema_version')}): build it again with `cocn preprocess`"
         )
     try:

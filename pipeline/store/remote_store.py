@@ -32,9 +32,9 @@ from pipeline.store.manifest import (
 )
 from pipeline.store.stage import WORKSPACE, Stage, lock_directory
 
-NOTE_SUFFIX = ".json"
+_NOTE_SUFFIX = ".json"
 #: A file may be dropped from the cache between finding and mapping it.
-ATTEMPTS = 3
+_ATTEMPTS = 3
 
 
 class RemoteStore(GraphStore):
@@ -45,7 +45,7 @@ class RemoteStore(GraphStore):
     """
 
     def __init__(self, remote: Remote, manifest: Manifest, text: bytes) -> None:
-        super().__init__(work_directory(remote), manifest)
+        super().__init__(_work_directory(remote), manifest)
         self.place = self.remote = remote
         self._text = text
 
@@ -62,7 +62,7 @@ class RemoteStore(GraphStore):
         """Upload a new store, its manifest last."""
         notes = remote / WORKSPACE / INGEST
         files = {
-            name: put_table(remote / name, notes / (name + NOTE_SUFFIX), INGEST, table)
+            name: _put_table(remote / name, notes / (name + _NOTE_SUFFIX), INGEST, table)
             for name, table in graph.tables().items()
         }
         manifest = describe_graph(graph).with_stage(INGEST, entry, files)
@@ -71,7 +71,7 @@ class RemoteStore(GraphStore):
         return cls.load(remote)
 
     def table(self, name: str) -> pa.Table:
-        for _ in range(ATTEMPTS - 1):
+        for _ in range(_ATTEMPTS - 1):
             try:
                 return super().table(name)
             except FileNotFoundError:
@@ -105,7 +105,7 @@ class RemoteStore(GraphStore):
         return latest.manifest
 
     def _stage_type(self) -> type[Stage]:
-        return RemoteStage
+        return _RemoteStage
 
     def _delete(self, name: str) -> None:
         (self.remote / name).delete()
@@ -114,7 +114,7 @@ class RemoteStore(GraphStore):
         (self.remote / TIMINGS_NAME).write(seal_json(timings))
 
 
-class RemoteStage(Stage):
+class _RemoteStage(Stage):
     """A stage whose parts are uploaded as they are finished, by whichever node makes them."""
 
     _store: RemoteStore
@@ -142,12 +142,12 @@ class RemoteStage(Stage):
     def discard(self, name: str) -> None:
         for kind in ("results", "scratch"):
             if self._note(kind, name) is not None:
-                (self._partial / kind / (name + NOTE_SUFFIX)).delete()
+                (self._partial / kind / (name + _NOTE_SUFFIX)).delete()
                 self._data(kind, name).delete()
 
     def scratch_names(self) -> list[str]:
         names = (self._partial / "scratch").names()
-        finished = [name.removesuffix(NOTE_SUFFIX) for name in names if name.endswith(NOTE_SUFFIX)]
+        finished = [name.removesuffix(_NOTE_SUFFIX) for name in names if name.endswith(_NOTE_SUFFIX)]
         return [name for name in finished if self.existing(name)]
 
     @property
@@ -159,11 +159,11 @@ class RemoteStage(Stage):
         return self._store.remote / self.name / name if kind == "results" else self._partial / kind / name
 
     def _note(self, kind: str, name: str) -> FileEntry | None:
-        text = (self._partial / kind / (name + NOTE_SUFFIX)).read()
+        text = (self._partial / kind / (name + _NOTE_SUFFIX)).read()
         return None if text is None else FileEntry.model_validate_json(text)
 
     def _write(self, kind: str, name: str, table: pa.Table) -> None:
-        put_table(self._data(kind, name), self._partial / kind / (name + NOTE_SUFFIX), self.name, table)
+        _put_table(self._data(kind, name), self._partial / kind / (name + _NOTE_SUFFIX), self.name, table)
 
     def _prepare(self) -> None:
         root = self._store.remote / WORKSPACE
@@ -175,7 +175,7 @@ class RemoteStage(Stage):
 
     def _place_results(self) -> dict[str, FileEntry]:
         root = self._partial / "results"
-        texts = {name.removesuffix(NOTE_SUFFIX): (root / name).read() for name in root.names()}
+        texts = {name.removesuffix(_NOTE_SUFFIX): (root / name).read() for name in root.names()}
         return {
             f"{self.name}/{name}": FileEntry.model_validate(json.loads(text))
             for name, text in texts.items()
@@ -187,7 +187,7 @@ class RemoteStage(Stage):
         shutil.rmtree(self.workspace, ignore_errors=True)
 
 
-def put_table(target: Remote, note: Remote, stage: str, table: pa.Table) -> FileEntry:
+def _put_table(target: Remote, note: Remote, stage: str, table: pa.Table) -> FileEntry:
     """Write a table into the cache and upload it with its note, unless the note says that it is there."""
     scratch = target.cache.directory / "work" / f"{uuid.uuid4().hex}.arrow"
     sha256 = write_arrow(scratch, table)
@@ -200,7 +200,7 @@ def put_table(target: Remote, note: Remote, stage: str, table: pa.Table) -> File
     return entry
 
 
-def work_directory(remote: Remote) -> Path:
+def _work_directory(remote: Remote) -> Path:
     """Where this machine keeps scratch files of a remote store, and its lock."""
     name = hashlib.sha256(str(remote).encode()).hexdigest()[:16]
     return remote.cache.directory / "work" / name

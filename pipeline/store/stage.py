@@ -26,7 +26,7 @@ from pipeline.storage.files import (
 from pipeline.store.manifest import FileEntry, Manifest, StageEntry, StageTiming, StoreError, is_running
 
 WORKSPACE = ".partial"
-DIGEST_SUFFIX = ".sha256"
+_DIGEST_SUFFIX = ".sha256"
 
 
 class WritableStore(Protocol):
@@ -65,7 +65,7 @@ class Stage:
     def existing(self, name: str) -> bool:
         """Whether an earlier run, or this one, already wrote the file whole; a damaged one is removed."""
         path = self._place(name)
-        digest = path.with_name(path.name + DIGEST_SUFFIX)
+        digest = path.with_name(path.name + _DIGEST_SUFFIX)
         if not (path.is_file() and digest.is_file()):
             return False
         if digest.read_text().strip() == file_sha256(path):
@@ -94,7 +94,7 @@ class Stage:
     def discard(self, name: str) -> None:
         """Delete a file of the workspace, if it is there."""
         path = self._place(name)
-        path.with_name(path.name + DIGEST_SUFFIX).unlink(missing_ok=True)
+        path.with_name(path.name + _DIGEST_SUFFIX).unlink(missing_ok=True)
         path.unlink(missing_ok=True)
 
     def scratch_names(self) -> list[str]:
@@ -137,7 +137,7 @@ class Stage:
     def _write(self, kind: str, name: str, table: pa.Table) -> None:
         path = self.workspace / kind / name
         digest = write_arrow(path, table)
-        with atomic_file(path.with_name(path.name + DIGEST_SUFFIX)) as file:
+        with atomic_file(path.with_name(path.name + _DIGEST_SUFFIX)) as file:
             file.write(digest.encode())
 
     def _place(self, name: str) -> Path:
@@ -155,7 +155,7 @@ class Stage:
         self.workspace.mkdir(parents=True, exist_ok=True)
 
     def _move(self, path: Path, target: Path) -> FileEntry:
-        digest = path.with_name(path.name + DIGEST_SUFFIX).read_text().strip()
+        digest = path.with_name(path.name + _DIGEST_SUFFIX).read_text().strip()
         rows = read_arrow(path).num_rows
         target.parent.mkdir(parents=True, exist_ok=True)
         path.replace(target)
@@ -182,7 +182,7 @@ def lock_directory(path: Path) -> Iterator[None]:
 
 
 def _is_data(path: Path) -> bool:
-    return path.is_file() and path.suffix not in (DIGEST_SUFFIX, TEMPORARY_SUFFIX)
+    return path.is_file() and path.suffix not in (_DIGEST_SUFFIX, TEMPORARY_SUFFIX)
 
 
 @contextmanager

@@ -1,6 +1,15 @@
 """MLflow and nothing but MLflow: journal, runs, server.
 
 In: metrics, parameters and artifacts of a run. Out: MLflow runs, also after an outage.
+
+May import: runtime, config, storage, engine.
+
+Public names, by module:
+    mlflow_server: free_port, serve
+    mlflow_store: PAGE_QUERY, Point, TrackedRun, TrackingStore, existing_store, offer_model, save_model
+    run_logger: RunReference, Tracker
+    runs: ARTIFACTS, Earlier, JOURNALS, ParentRun, Run, STAGE_PREFIX, config_digest, flatten, start_child,
+        start_parent, sync
 """
 
 from typing import TYPE_CHECKING

@@ -19,10 +19,10 @@ from pipeline.runtime.errors import UserError
 from pipeline.runtime.passwords import hide_passwords
 
 HOST = "127.0.0.1"
-START_TIMEOUT_SECONDS = 150.0
-STOP_TIMEOUT_SECONDS = 10.0
+_START_TIMEOUT_SECONDS = 150.0
+_STOP_TIMEOUT_SECONDS = 10.0
 # One worker process and no job queue: two processes instead of ten.
-ENVIRONMENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+_ENVIRONMENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def serve(uri: str, port: int, artifacts: Path, options: Sequence[str] = ()) -> 
     ]
     command += ["--artifacts-destination", artifacts.absolute().as_uri(), *options]
     # Not an argument: a list of processes would show the password of a database.
-    environment = {**os.environ, **ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": uri}
+    environment = {**os.environ, **_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": uri}
     with tempfile.TemporaryFile() as log:
         # A session of its own: Ctrl-C reaches us alone, and we end the server with all its processes.
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
@@ -97,7 +97,7 @@ def _check_port(port: int) -> None:
 
 
 def _comes_up(server: Server) -> bool:
-    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    deadline = time.monotonic() + _START_TIMEOUT_SECONDS
     while time.monotonic() < deadline and server.process.poll() is None:
         try:
             with urllib.request.urlopen(f"{server.address}/health", timeout=2):  # noqa: S310 - our own http address
@@ -111,12 +111,12 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
-            process.wait(STOP_TIMEOUT_SECONDS)
+            process.wait(_STOP_TIMEOUT_SECONDS)
         except ProcessLookupError:
             break
         except subprocess.TimeoutExpired:
             continue
-    process.wait(STOP_TIMEOUT_SECONDS)
+    process.wait(_STOP_TIMEOUT_SECONDS)
 
 
 def _last_line(log: IO[bytes]) -> str:

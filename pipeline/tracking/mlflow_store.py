@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     Answer = Callable[[Sequence[int], str | None], pd.DataFrame]
 
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
-SCHEMES = ("sqlite", "http", "https", "postgresql", "mysql", "mssql", "databricks")
-FILE_PREFIX = "sqlite:///"
-REMOTE = ("http", "databricks")
-KEY_TAG = "cocn.key"
+_SCHEMES = ("sqlite", "http", "https", "postgresql", "mysql", "mssql", "databricks")
+_FILE_PREFIX = "sqlite:///"
+_REMOTE = ("http", "databricks")
+_KEY_TAG = "cocn.key"
 # MLflow's pages open on language models unless the address asks for training.
 PAGE_QUERY = "?workflowType=machine_learning"
 PARENT_TAG = "mlflow.parentRunId"
-METRICS_PER_REQUEST = 1000
-PARAMS_PER_REQUEST = 100
-LONGEST_PARAM = 6000
-LONGEST_TAG = 8000
+_METRICS_PER_REQUEST = 1000
+_PARAMS_PER_REQUEST = 100
+_LONGEST_PARAM = 6000
+_LONGEST_TAG = 8000
 
 # A tracker that does not answer is given up on after seconds, not minutes: the journal keeps the records.
-CLIENT_ENVIRONMENT = {
+_CLIENT_ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -90,8 +90,8 @@ def tracking_uri(uri: str | None, output: Path) -> str:
     """
     chosen = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{output.absolute() / 'mlflow.db'}"
     scheme = chosen.partition("://")[0].partition("+")[0]
-    if "://" not in chosen or scheme not in SCHEMES:
-        known = ", ".join(SCHEMES)
+    if "://" not in chosen or scheme not in _SCHEMES:
+        known = ", ".join(_SCHEMES)
         shown = hide_passwords(chosen)
         raise UserError(f"Expected 'tracking.uri' to begin with one of {known} and '://' (got '{shown}')")
     if chosen.startswith("postgresql://") and find_spec("psycopg") is None:
@@ -115,8 +115,8 @@ def existing_store(uri: str | None, output: Path) -> "TrackingStore":
         UserError: If it is a file that is not there, or a server that does not answer.
     """
     store = TrackingStore(tracking_uri(uri, output))
-    if store.uri.startswith(FILE_PREFIX) and not Path(store.uri.removeprefix(FILE_PREFIX)).exists():
-        place = store.uri.removeprefix(FILE_PREFIX)
+    if store.uri.startswith(_FILE_PREFIX) and not Path(store.uri.removeprefix(_FILE_PREFIX)).exists():
+        place = store.uri.removeprefix(_FILE_PREFIX)
         raise UserError(f"Expected runs in '{place}' (got no such file); train something first: cocn demo")
     store.require_answer()
     return store
@@ -140,11 +140,11 @@ class TrackingStore:
     def client(self) -> "MlflowClient":
         """The client, made on first use because importing mlflow takes seconds."""
         if self._client is None:
-            for name, value in CLIENT_ENVIRONMENT.items():
+            for name, value in _CLIENT_ENVIRONMENT.items():
                 os.environ.setdefault(name, value)
-            if self.uri.startswith(FILE_PREFIX):
-                Path(self.uri.removeprefix(FILE_PREFIX)).parent.mkdir(parents=True, exist_ok=True)
-            elif not self.uri.startswith(REMOTE):
+            if self.uri.startswith(_FILE_PREFIX):
+                Path(self.uri.removeprefix(_FILE_PREFIX)).parent.mkdir(parents=True, exist_ok=True)
+            elif not self.uri.startswith(_REMOTE):
                 _reach_database(self.uri)
             from mlflow.tracking import MlflowClient
 
@@ -167,13 +167,13 @@ class TrackingStore:
 
     def create_run(self, experiment: str, name: str, key: str, start: int, tags: Mapping[str, str]) -> str:
         """Create a run and return its id."""
-        known = {KEY_TAG: key, **{tag: value[:LONGEST_TAG] for tag, value in tags.items()}}
+        known = {_KEY_TAG: key, **{tag: value[:_LONGEST_TAG] for tag, value in tags.items()}}
         run = self.client.create_run(self._experiment_id(experiment), start, known, name)
         return str(run.info.run_id)
 
     def find_run(self, experiment: str, key: str) -> str | None:
         """The id of the run created under `key`, if there is one."""
-        found = self.client.search_runs([self._experiment_id(experiment)], f"tags.`{KEY_TAG}` = '{key}'")
+        found = self.client.search_runs([self._experiment_id(experiment)], f"tags.`{_KEY_TAG}` = '{key}'")
         return str(found[0].info.run_id) if found else None
 
     def send_metrics(self, run_id: str, points: Sequence[Point]) -> None:
@@ -181,21 +181,21 @@ class TrackingStore:
         from mlflow.entities import Metric
 
         metrics = [Metric(p.key, p.value, p.time, p.step) for p in points]
-        for part in _parts(metrics, METRICS_PER_REQUEST):
+        for part in _parts(metrics, _METRICS_PER_REQUEST):
             self.client.log_batch(run_id, metrics=part)
 
     def send_params(self, run_id: str, params: Mapping[str, str]) -> None:
         """Store parameters; the same value may be sent again."""
         from mlflow.entities import Param
 
-        for part in _parts([Param(k, v[:LONGEST_PARAM]) for k, v in params.items()], PARAMS_PER_REQUEST):
+        for part in _parts([Param(k, v[:_LONGEST_PARAM]) for k, v in params.items()], _PARAMS_PER_REQUEST):
             self.client.log_batch(run_id, params=part)
 
     def send_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
         """Store tags; a later value replaces an earlier one."""
         from mlflow.entities import RunTag
 
-        for part in _parts([RunTag(k, v[:LONGEST_TAG]) for k, v in tags.items()], PARAMS_PER_REQUEST):
+        for part in _parts([RunTag(k, v[:_LONGEST_TAG]) for k, v in tags.items()], _PARAMS_PER_REQUEST):
             self.client.log_batch(run_id, tags=part)
 
     def send_artifact(self, run_id: str, path: Path, folder: str | None) -> None:
@@ -284,7 +284,7 @@ class TrackingStore:
 
         if (found := self.client.get_experiment_by_name(name)) is not None:
             return str(found.experiment_id)
-        remote = self.uri.startswith(REMOTE)
+        remote = self.uri.startswith(_REMOTE)
         place = None if remote or self._artifacts is None else self._artifacts.absolute().as_uri()
         try:
             return str(self.client.create_experiment(name, place))
@@ -393,6 +393,6 @@ def _tracked(run: "MlflowRun") -> TrackedRun:
     )
 
 
-def _parts(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+def _parts(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]

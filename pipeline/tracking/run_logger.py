@@ -23,11 +23,11 @@ from pipeline.tracking.mlflow_store import PARENT_TAG, Point, TrackingStore
 logger = logging.getLogger(__name__)
 
 SEND_INTERVAL_SECONDS = 5.0
-LONGEST_INTERVAL_SECONDS = 30.0
-CLOSE_TIMEOUT_SECONDS = 15.0
-RECORDS_PER_BATCH = 200
-AWAY = "the tracker does not answer (%s); records wait in %s, 'cocn track sync' sends them"
-FULL = "records could not be written (%s) to %s; what is logged from here on may be lost"
+_LONGEST_INTERVAL_SECONDS = 30.0
+_CLOSE_TIMEOUT_SECONDS = 15.0
+_RECORDS_PER_BATCH = 200
+_AWAY = "the tracker does not answer (%s); records wait in %s, 'cocn track sync' sends them"
+_FULL = "records could not be written (%s) to %s; what is logged from here on may be lost"
 
 # What this process has warned about, and trackers that gave no answer when they were last asked.
 _warned: set[tuple[str, Path, str]] = set()
@@ -103,7 +103,7 @@ class Tracker:
                 send_journal(self._journal, self._store)
             except Exception as error:  # noqa: BLE001 - whatever a tracker does, training goes on
                 _silent.add(self._place)
-                self._warn(AWAY, error)
+                self._warn(_AWAY, error)
                 return False
             _silent.discard(self._place)
             return True
@@ -113,13 +113,13 @@ class Tracker:
         if self._stop.is_set():
             return
         self._stop.set()
-        self._thread.join(CLOSE_TIMEOUT_SECONDS)
+        self._thread.join(_CLOSE_TIMEOUT_SECONDS)
         if self._thread.is_alive():  # a tracker that hangs: the journal stays locked until this process ends
             return
         try:
             self._journal.close(keep=not self._journal.empty)
         except OSError as error:
-            self._warn(FULL, error)
+            self._warn(_FULL, error)
 
     def __enter__(self) -> Self:
         return self
@@ -145,7 +145,7 @@ class Tracker:
 
     def _open_journal(self) -> Journal:
         # The time comes first, so that sorted names put parents before their children.
-        name = f"{now():013d}-{self.role}-{uuid.uuid4().hex}{SUFFIX}"
+        name = f"{_now():013d}-{self.role}-{uuid.uuid4().hex}{SUFFIX}"
         journal = Journal.open(self.reference.directory / name)
         if journal is None:
             raise FileExistsError(f"Expected the new journal '{name}' to be free (got one in use)")
@@ -153,16 +153,16 @@ class Tracker:
 
     def _append(self, kind: Kind, values: Mapping[str, Any], step: int = 0) -> None:
         try:
-            self._journal.append(kind, now(), values, step)
+            self._journal.append(kind, _now(), values, step)
         except OSError as error:
-            self._warn(FULL, error)
+            self._warn(_FULL, error)
 
     def _send_in_background(self) -> None:
         interval = SEND_INTERVAL_SECONDS
         while not self._stop.wait(interval):
             if self._system_metrics:
                 self.log(int(time.monotonic() - self._start), _sample_system())
-            interval = SEND_INTERVAL_SECONDS if self.flush() else min(2 * interval, LONGEST_INTERVAL_SECONDS)
+            interval = SEND_INTERVAL_SECONDS if self.flush() else min(2 * interval, _LONGEST_INTERVAL_SECONDS)
         self.flush()
 
     @property
@@ -202,7 +202,7 @@ def send_journal(journal: Journal, store: TrackingStore) -> None:
 def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
     """Neighbouring metrics go together, everything else alone."""
     for together, group in groupby(records, key=lambda record: record.kind == "metrics"):
-        while batch := list(islice(group, RECORDS_PER_BATCH if together else 1)):
+        while batch := list(islice(group, _RECORDS_PER_BATCH if together else 1)):
             yield batch
 
 
@@ -282,6 +282,6 @@ def _sample_gpu() -> dict[str, float]:
     return found
 
 
-def now() -> int:
+def _now() -> int:
     """Milliseconds since 1970, MLflow's clock."""
     return time.time_ns() // 1_000_000

@@ -117,11 +117,11 @@ def summarise(results: Sequence[TrainResult]) -> tuple[Summary, ...]:
             mean_seconds=statistics.fmean(result.train_seconds for result in group),
             protocol=group[0].protocol,
         )
-        for group, scores in ((group, scores_of(group)) for group in groups)
+        for group, scores in ((group, _scores_of(group)) for group in groups)
     )
 
 
-def scores_of(group: Sequence[TrainResult]) -> list[float]:
+def _scores_of(group: Sequence[TrainResult]) -> list[float]:
     """The test score of each training."""
     if group[0].protocol != "gin":
         return [result.test_metric for result in group]

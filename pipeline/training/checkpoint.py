@@ -26,10 +26,10 @@ from pipeline.training.origin import Origin
 Kind = Literal["last", "best"]
 
 WEIGHTS = "model.safetensors"
-OPTIMISER = "optimiser.safetensors"
-SEQUENCER = "sequencer.safetensors"
-ORIGIN = "config.json"
-STATE = "state.json"
+_OPTIMISER = "optimiser.safetensors"
+_SEQUENCER = "sequencer.safetensors"
+_ORIGIN = "config.json"
+_STATE = "state.json"
 
 
 class TrainState(BaseModel):
@@ -116,12 +116,12 @@ def save_checkpoint(
         with explain_full_disk(final):
             _save_tensors(_contiguous(weights), building / WEIGHTS)
             if optimiser is not None:
-                _save_tensors(optimiser_tensors(optimiser), building / OPTIMISER)
+                _save_tensors(_optimiser_tensors(optimiser), building / _OPTIMISER)
             if sequencer is not None:
-                _save_tensors(_contiguous(sequencer), building / SEQUENCER)
+                _save_tensors(_contiguous(sequencer), building / _SEQUENCER)
             if origin is not None:
-                (building / ORIGIN).write_text(origin.model_dump_json(indent=1), encoding="utf-8")
-            (building / STATE).write_text(state.model_dump_json(indent=1), encoding="utf-8")
+                (building / _ORIGIN).write_text(origin.model_dump_json(indent=1), encoding="utf-8")
+            (building / _STATE).write_text(state.model_dump_json(indent=1), encoding="utf-8")
             for path in building.iterdir():
                 _sync(path)
             building.rename(final)
@@ -151,12 +151,12 @@ def latest_checkpoint(directory: Path, kind: Kind) -> Path | None:
 
 def list_checkpoints(directory: Path, kind: Kind) -> list[Path]:
     """Complete checkpoints of a kind; there is more than one only after a kill at the wrong moment."""
-    return sorted(path for path in directory.glob(f"{kind}-*") if (path / STATE).is_file())
+    return sorted(path for path in directory.glob(f"{kind}-*") if (path / _STATE).is_file())
 
 
 def read_state(path: Path) -> TrainState:
     """The state of a checkpoint."""
-    return TrainState.model_validate_json((path / STATE).read_text(encoding="utf-8"))
+    return TrainState.model_validate_json((path / _STATE).read_text(encoding="utf-8"))
 
 
 def read_origin(path: Path) -> Origin:
@@ -165,9 +165,9 @@ def read_origin(path: Path) -> Origin:
     Raises:
         UserError: if the checkpoint has no such record, or not one of this version.
     """
-    file = path / ORIGIN
+    file = path / _ORIGIN
     if not file.is_file():
-        raise UserError(f"Expected '{path}' to be a checkpoint with '{ORIGIN}' (got none)")
+        raise UserError(f"Expected '{path}' to be a checkpoint with '{_ORIGIN}' (got none)")
     try:
         return Origin.model_validate_json(file.read_text(encoding="utf-8"))
     except ValidationError as error:
@@ -184,7 +184,7 @@ def find_checkpoint(path: Path) -> Path:
     Raises:
         UserError: if there is none.
     """
-    if (path / STATE).is_file():
+    if (path / _STATE).is_file():
         return path
     found = latest_checkpoint(path, "best")
     if found is None:
@@ -207,10 +207,10 @@ def load_weights(path: Path, model: nn.Module) -> None:
 
 def load_sequencer(path: Path) -> dict[str, Tensor] | None:
     """Weights of position regression that the sequences of the running epoch were made with."""
-    return _load_tensors(path / SEQUENCER) if (path / SEQUENCER).exists() else None
+    return _load_tensors(path / _SEQUENCER) if (path / _SEQUENCER).exists() else None
 
 
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The optimiser's tensors by parameter number and name."""
     state: dict[int, dict[str, Any]] = optimiser.state_dict()["state"]
     return {
@@ -224,7 +224,7 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 def load_optimiser(path: Path, optimiser: torch.optim.Optimizer) -> None:
     """Put the tensors of a checkpoint back; hyper-parameters stay those of the configuration."""
     state: dict[int, dict[str, Tensor]] = {}
-    for key, value in _load_tensors(path / OPTIMISER).items():
+    for key, value in _load_tensors(path / _OPTIMISER).items():
         number, name = key.split(".", 1)
         state.setdefault(int(number), {})[name] = value
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

@@ -23,7 +23,7 @@ from pipeline.training.graph_pool import GraphPool, LabelledPairs, read_pool
 from pipeline.training.protocol import Share
 
 #: Graphs of a batch in evaluation, where nothing depends on its size.
-EVALUATION_GRAPHS = 64
+_EVALUATION_GRAPHS = 64
 
 
 class CollectionFeed:
@@ -121,7 +121,7 @@ class CollectionFeed:
         pairs = self._pool.pairs_of(graphs)
         z = model(batch).float()
         scores = score_links(z, pairs.ends)
-        return pairs.number, scores, pairs.label, rank_contacts(z, batch, pairs), graphs[pairs.graph]
+        return pairs.number, scores, pairs.label, _rank_contacts(z, batch, pairs), graphs[pairs.graph]
 
     def cursor(self) -> LoaderState | None:
         plan = self._plan
@@ -146,12 +146,12 @@ class CollectionFeed:
 
 def evaluation_batches(pool: GraphPool, graphs: Tensor) -> Iterator[tuple[Tensor, GraphBatch]]:
     """Graphs of like size together, so that little is padded."""
-    for chosen in torch.split(pool.by_size(graphs), EVALUATION_GRAPHS):
+    for chosen in torch.split(pool.by_size(graphs), _EVALUATION_GRAPHS):
         if chosen.numel():
             yield chosen, pool.batch(chosen)
 
 
-def rank_contacts(z_TC: Tensor, batch: GraphBatch, pairs: LabelledPairs) -> Tensor:
+def _rank_contacts(z_TC: Tensor, batch: GraphBatch, pairs: LabelledPairs) -> Tensor:
     """Rank of every true pair (u, v) among (u, w) for all nodes w of its graph; 0 for false pairs. [P]
 
     This is the protocol of the Long Range Graph Benchmark: u, and w that form true pairs, are rivals too. Of

@@ -23,15 +23,15 @@ from pipeline.store.access import open_store
 from pipeline.store.manifest import MANIFEST_NAME
 
 # Measured on one core of a usual machine; they tell minutes from hours, not seconds from seconds.
-TEXT_BYTES_PER_SECOND = 40e6
-WRITE_BYTES_PER_SECOND = 300e6
-SORT_BYTES_PER_EDGE = 60
-ORDER_SECONDS_PER_ENTRY = 2.5e-7
-SEGMENT_SECONDS_PER_RECORD = 4e-7
-ARRANGE_SECONDS_PER_NODE = 4e-4
-PROCESS_BYTES = 250 * 2**20
-RAY_START_SECONDS = 6.0
-SAMPLE_BYTES = 2**16
+_TEXT_BYTES_PER_SECOND = 40e6
+_WRITE_BYTES_PER_SECOND = 300e6
+_SORT_BYTES_PER_EDGE = 60
+_ORDER_SECONDS_PER_ENTRY = 2.5e-7
+_SEGMENT_SECONDS_PER_RECORD = 4e-7
+_ARRANGE_SECONDS_PER_NODE = 4e-4
+_PROCESS_BYTES = 250 * 2**20
+_RAY_START_SECONDS = 6.0
+_SAMPLE_BYTES = 2**16
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def make_plan(
         budget_seconds: Core-seconds that exact profiles may take.
     """
     cores = cores or os.cpu_count() or 1
-    size = measure(options)
+    size = _measure(options)
     stages: tuple[StagePlan, ...] = (
         _plan_ingest(size),
         _plan_positions(size, config, cores, budget_seconds),
@@ -112,7 +112,7 @@ def make_plan(
     )
 
 
-def measure(options: SourceOptions) -> Size:
+def _measure(options: SourceOptions) -> Size:
     """The size of a source, without reading it where that can be helped."""
     path = Path(options.source)
     if (path / MANIFEST_NAME).is_file():
@@ -145,7 +145,7 @@ def _generated_size(options: SourceOptions) -> Size:
 def _text_size(path: Path, options: SourceOptions) -> Size:
     text = TextFormat.detect(path)
     with path.open("rb") as file:
-        sample = file.read(SAMPLE_BYTES)
+        sample = file.read(_SAMPLE_BYTES)
     lines = sample.splitlines()[text.skip + text.header :] or [b""]
     scale = 4 if path.suffix == ".gz" else 1
     rows = max(1, round(scale * path.stat().st_size / (1 + sum(map(len, lines)) / len(lines))))
@@ -158,9 +158,9 @@ def _text_size(path: Path, options: SourceOptions) -> Size:
 def _plan_ingest(size: Size) -> StagePlan:
     features = 4 * size.nodes * size.features
     disk = 8 * size.nodes + 4 * size.entries + features + 8 * size.nodes + size.nodes * size.splits
-    edges = SORT_BYTES_PER_EDGE * min(size.entries, MEMORY_EDGES)
-    seconds = 2 * size.text_bytes / TEXT_BYTES_PER_SECOND + disk / WRITE_BYTES_PER_SECOND
-    return StagePlan("ingest", PROCESS_BYTES + edges + 3 * features + 32 * size.nodes, disk, seconds)
+    edges = _SORT_BYTES_PER_EDGE * min(size.entries, MEMORY_EDGES)
+    seconds = 2 * size.text_bytes / _TEXT_BYTES_PER_SECOND + disk / _WRITE_BYTES_PER_SECOND
+    return StagePlan("ingest", _PROCESS_BYTES + edges + 3 * features + 32 * size.nodes, disk, seconds)
 
 
 def _plan_positions(size: Size, config: Config, cores: int, budget_seconds: float) -> StagePlan:
@@ -175,10 +175,10 @@ def _plan_positions(size: Size, config: Config, cores: int, budget_seconds: floa
     else:
         note = f"exact, {batches:,} batches"
     sums = 4 * size.nodes * settings.truncate
-    worker = PROCESS_BYTES + (3 * BYTES_IN_ROW + 18) * size.nodes + sums
-    driver = PROCESS_BYTES + 24 * size.entries + 10 * sums + 8 * size.nodes * (8 + COLUMN_LANDMARKS)
+    worker = _PROCESS_BYTES + (3 * BYTES_IN_ROW + 18) * size.nodes + sums
+    driver = _PROCESS_BYTES + 24 * size.entries + 10 * sums + 8 * size.nodes * (8 + COLUMN_LANDMARKS)
     disk = size.nodes * (8 + 4 * (settings.truncate + 1) + 4 * (1 + settings.truncate + COLUMN_LANDMARKS))
-    seconds = RAY_START_SECONDS + 2 * batches * batch / min(cores, batches)
+    seconds = _RAY_START_SECONDS + 2 * batches * batch / min(cores, batches)
     return StagePlan("positions", max(worker, driver), disk, seconds, note)
 
 
@@ -186,14 +186,14 @@ def _plan_arrangement(size: Size, config: Config) -> StagePlan:
     disk = size.nodes * (8 + 4 * (1 + config.positions.truncate))
     note = f"{size.graphs:,} graphs"
     return StagePlan(
-        "arrangement", PROCESS_BYTES + 2 * disk, disk, ARRANGE_SECONDS_PER_NODE * size.nodes, note
+        "arrangement", _PROCESS_BYTES + 2 * disk, disk, _ARRANGE_SECONDS_PER_NODE * size.nodes, note
     )
 
 
 def _plan_orders(size: Size, config: Config) -> StagePlan:
     heads = config.model.heads
-    memory = PROCESS_BYTES + 32 * size.entries + size.nodes * (60 + 12 * heads)
-    seconds = ORDER_SECONDS_PER_ENTRY * (size.entries + size.nodes) * heads / 2
+    memory = _PROCESS_BYTES + 32 * size.entries + size.nodes * (60 + 12 * heads)
+    seconds = _ORDER_SECONDS_PER_ENTRY * (size.entries + size.nodes) * heads / 2
     return StagePlan("orders", memory, 8 * size.nodes * heads, seconds, config.positions.order)
 
 
@@ -201,8 +201,8 @@ def _plan_segments(size: Size, config: Config) -> StagePlan:
     heads, length = config.model.heads, config.segments.length
     words = -(-length * length // 64)
     disk = size.nodes * (12 + heads * (4 * length + 8 * words)) + 4 * size.nodes * heads
-    memory = PROCESS_BYTES + size.nodes * heads * (8 * words + 8) + 8 * size.entries
-    seconds = SEGMENT_SECONDS_PER_RECORD * size.nodes * heads + disk / WRITE_BYTES_PER_SECOND
+    memory = _PROCESS_BYTES + size.nodes * heads * (8 * words + 8) + 8 * size.entries
+    seconds = _SEGMENT_SECONDS_PER_RECORD * size.nodes * heads + disk / _WRITE_BYTES_PER_SECOND
     return StagePlan("segments", memory, disk, seconds, f"{heads} heads of length {length}")
 
 

@@ -49,7 +49,7 @@ def open_feed(
     if isinstance(model, Opponent):
         sampled = samples_neighbours(config, store.num_nodes)
         return (NeighbourFeed if sampled else WholeGraphFeed)(store, config, model, device)
-    return GraphFeed(store, config, world_size, device)
+    return _GraphFeed(store, config, world_size, device)
 
 
 class SegmentFeed:
@@ -157,7 +157,7 @@ class SegmentFeed:
             self._loader.load_state(cursor)
 
 
-class GraphFeed(OneStepFeed):
+class _GraphFeed(OneStepFeed):
     """The whole graph in every step; ranks share out its heads, and each sees every node."""
 
     def __init__(self, store: GraphStore, config: Config, world_size: int, device: torch.device) -> None:

@@ -157,7 +157,7 @@ def ranges(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor
     return entries, owner, starts, counts
 
 
-def check_positions(store: GraphStore) -> None:
+def _check_positions(store: GraphStore) -> None:
     """Refuse a collection with graphs that were too large for structural positions.
 
     Raises:
@@ -196,7 +196,7 @@ def read_pool(store: GraphStore, config: Config, task: Task, device: torch.devic
     x = torch.from_numpy(store.features()[order]) if store.manifest.num_features else None
     positions = None
     if position_source(config.model) == "implicit":
-        check_positions(store)
+        _check_positions(store)
         columns = store.array(f"{STAGE}/positions.arrow", "positions")
         positions = torch.from_numpy(columns[order])
     orbit = pairs = ends = pair_label = None

@@ -29,7 +29,7 @@ class LinkParameters(BaseModel):
     negatives: int
 
 
-class LinkSummary(BaseModel):
+class _LinkSummary(BaseModel):
     """What the manifest says about the links of a split: how many pairs each part has."""
 
     model_config = ConfigDict(frozen=True)
@@ -89,7 +89,7 @@ def write_links(store: GraphStore, config: Config, *, replace: bool = False) -> 
         columns = {"source": links.ends[:, 0], "target": links.ends[:, 1]}
         stage.write_table("pairs.arrow", pa.table({**columns, "label": links.labels, "part": links.parts}))
         counts = [len(links.part(code)) for code in (TRAIN, VALIDATION, TEST)]
-        stage.commit(LinkSummary(train=counts[0], val=counts[1], test=counts[2]))
+        stage.commit(_LinkSummary(train=counts[0], val=counts[1], test=counts[2]))
     return True
 
 

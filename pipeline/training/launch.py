@@ -32,7 +32,7 @@ from pipeline.training.results import TrainResult, read_epochs, read_now, read_r
 logger = logging.getLogger(__name__)
 
 TRAININGS = "trainings"
-POLL_SECONDS = 0.3
+_POLL_SECONDS = 0.3
 
 
 class RunNote(BaseModel):
@@ -116,7 +116,7 @@ def train(
         run.log(0, {f"{STAGE_PREFIX}{stage}": value for stage, value in seconds.items()})
         job = TrainJob(config, store.place, directory, run.reference, mirror)
         job.publish()
-        with follow(job):
+        with _follow(job):
             execute(job)
         if mirror is not None:
             pull(mirror, directory)  # rank 0 may have written on another node
@@ -164,14 +164,14 @@ def train_here(job: TrainJob) -> None:
 
 
 @contextmanager
-def follow(job: TrainJob) -> Iterator[None]:
+def _follow(job: TrainJob) -> Iterator[None]:
     """Show the progress of a job while the block runs, whichever process trains."""
     stop = threading.Event()
     with progress(job.config.model.name, job.config.train.epochs, "epochs") as bar:
         view = View(job, bar)
 
         def watch() -> None:
-            while not stop.wait(POLL_SECONDS):
+            while not stop.wait(_POLL_SECONDS):
                 view.refresh()
 
         watcher = threading.Thread(target=watch, name="epochs", daemon=True)

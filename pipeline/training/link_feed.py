@@ -28,7 +28,7 @@ class LinkFeed(OneStepFeed):
 
     def __init__(self, store: GraphStore, config: Config, world_size: int, device: torch.device) -> None:
         self._links = read_links(store, config.data.split)
-        self._graph = read_message_graph(store, config, self._links).to(device)
+        self._graph = _read_message_graph(store, config, self._links).to(device)
         self._directed = store.directed
         self._num_nodes = store.num_nodes
         self._true = self._links.ends[self._links.part(part_code("train"))]
@@ -47,7 +47,7 @@ class LinkFeed(OneStepFeed):
             yield Share(self._graph, pairs.size(1), label, pairs)
 
     def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
-        scores = score_pairs(model(share.batch).float(), cast(Tensor, share.pairs), self._directed)
+        scores = _score_pairs(model(share.batch).float(), cast(Tensor, share.pairs), self._directed)
         label = cast(Tensor, share.label).to(scores.dtype)
         return F.binary_cross_entropy_with_logits(scores, label, reduction="sum") / self._world_size
 
@@ -55,19 +55,19 @@ class LinkFeed(OneStepFeed):
         row = self._links.part(part_code(part))
         pairs = torch.from_numpy(self._links.ends[row].T.copy()).to(self._device)
         label = torch.from_numpy(self._links.labels[row]).to(self._device)
-        scores = score_pairs(model(self._graph).float(), pairs, self._directed)
+        scores = _score_pairs(model(self._graph).float(), pairs, self._directed)
         rank = torch.zeros(len(row), dtype=torch.double, device=self._device)
         rank[label == 1] = link_ranks(scores[label == 1], scores[label == 0])
         numbers = torch.from_numpy(row).to(self._device)
         return Predictions(numbers, scores, label, rank, torch.zeros_like(label))
 
 
-def read_message_graph(store: GraphStore, config: Config, links: Links) -> GraphBatch:
+def _read_message_graph(store: GraphStore, config: Config, links: Links) -> GraphBatch:
     """The graph that a model of links sees: all nodes, and the training links alone."""
     return read_graph(store, config, message_graph(links, store.num_nodes, directed=store.directed))
 
 
-def score_pairs(z_TC: Tensor, pairs_2L: Tensor, directed: bool) -> Tensor:
+def _score_pairs(z_TC: Tensor, pairs_2L: Tensor, directed: bool) -> Tensor:
     """Score pairs; those of an undirected graph by the mean of both directions. Returns [L]."""
     scores = score_links(z_TC, pairs_2L)
     return scores if directed else (scores + score_links(z_TC, pairs_2L.flip(0))) / 2

@@ -57,10 +57,12 @@ def train_worker(
     """
     reset_peak_memory()
     with explain_memory(job.config), ExitStack() as resources:
-        run_epochs(job, rank, world_size, torch.device(device), resources)
+        _run_epochs(job, rank, world_size, torch.device(device), resources)
 
 
-def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device, resources: ExitStack) -> None:
+def _run_epochs(
+    job: TrainJob, rank: int, world_size: int, device: torch.device, resources: ExitStack
+) -> None:
     """The loop; `resources` closes what it opens, however it ends."""
     settings, began = job.config.train, time.monotonic()
     if job.mirror is not None:
@@ -71,7 +73,7 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device, 
     model = build_model(job.config.model, job.config.segments, origin.inputs).to(device)
     feed = open_feed(store, job.config, model, rank, world_size, device)
     optimiser = make_optimiser(model.parameters(), settings)
-    state = resume(job, store, model, optimiser, feed)
+    state = _resume(job, store, model, optimiser, feed)
     network = distribute(model, job.config.model, rank, world_size, batched=origin.inputs.batched)
     metric = chosen_metric(settings.metric, origin.inputs.num_classes, origin.inputs.task)
     weighted = settings.class_weights and origin.inputs.task != "link"
@@ -83,7 +85,7 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device, 
     recorder = resources.enter_context(closing(Recorder(job, state, rank)))
     out_of_time = False
 
-    while not (out_of_time or is_done(state, settings)):
+    while not (out_of_time or _is_done(state, settings)):
         feed.start_epoch(state.epoch)
         recorder.start_epoch(state)
         network.train()
@@ -105,7 +107,7 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device, 
 
         rows_per_second = recorder.rows_per_second(state)
         sequencer = feed.sequencer()  # of this epoch, which validation leaves behind
-        validate = is_validation_due(state, settings) or out_of_time
+        validate = _is_validation_due(state, settings) or out_of_time
         validation = assess(feed, network, "val", metric, state) if validate else None
         recorder.record_epoch(
             state,
@@ -119,20 +121,20 @@ def run_epochs(job: TrainJob, rank: int, world_size: int, device: torch.device, 
         state = state.after_validation(None if validation is None else validation.metrics[metric])
         improved = state.best_metric != best_before
         if feed.epoch_ended:
-            state = state.after_epoch(regret(validation, metric, settings), settings.patience)
+            state = state.after_epoch(_regret(validation, metric, settings), settings.patience)
             sequencer = feed.sequencer()
         if improved:
             saver.save_best(state, model)
-        if is_done(state, settings) or saver.is_due() or out_of_time:
+        if _is_done(state, settings) or saver.is_due() or out_of_time:
             saver.save_last(state.at(deadline.spent()), model, optimiser, sequencer)
 
-    test = assess_best(job, feed, network, model, state, metric)
+    test = _assess_best(job, feed, network, model, state, metric)
     recorder.record_result(
-        describe_result(job, model, state, metric, test, seconds=deadline.spent(), out_of_time=out_of_time)
+        _describe_result(job, model, state, metric, test, seconds=deadline.spent(), out_of_time=out_of_time)
     )
 
 
-def resume(
+def _resume(
     job: TrainJob, store: GraphStore, model: Network, optimiser: torch.optim.Optimizer, feed: Feed
 ) -> TrainState:
     """Continue from the last checkpoint, or start."""
@@ -147,20 +149,20 @@ def resume(
     return state
 
 
-def is_validation_due(state: TrainState, settings: TrainConfig) -> bool:
+def _is_validation_due(state: TrainState, settings: TrainConfig) -> bool:
     """Whether the running epoch ends with a validation."""
     number = state.epoch + 1
     return number % settings.validate_every == 0 or number == settings.epochs
 
 
-def regret(validation: Evaluation | None, metric: str, settings: TrainConfig) -> float | None:
+def _regret(validation: Evaluation | None, metric: str, settings: TrainConfig) -> float | None:
     """What falls as training makes progress: the validation loss, or the metric with its sign turned."""
     if validation is None:
         return None
     return validation.loss if settings.patience_on == "loss" else -validation.metrics[metric]
 
 
-def is_done(state: TrainState, settings: TrainConfig) -> bool:
+def _is_done(state: TrainState, settings: TrainConfig) -> bool:
     """Whether the last epoch is over, or patience is."""
     return state.finished or state.epoch >= settings.epochs
 
@@ -188,7 +190,7 @@ def assess(feed: Feed, network: nn.Module, part: str, metric: str, state: TrainS
     return scores
 
 
-def assess_best(
+def _assess_best(
     job: TrainJob, feed: Feed, network: nn.Module, model: Network, state: TrainState, metric: str
 ) -> Evaluation:
     """Load the best weights into the model and score them on the test part.
@@ -201,11 +203,11 @@ def assess_best(
         if job.mirror is not None and dist.get_rank() > 0:
             pull(job.mirror, job.directory)  # rank 0 wrote the best weights, maybe on another node
         dist.barrier()
-    load_weights(best_checkpoint(job), model)
+    load_weights(_best_checkpoint(job), model)
     return assess(feed, network, "test", metric, state)
 
 
-def best_checkpoint(job: TrainJob) -> Path:
+def _best_checkpoint(job: TrainJob) -> Path:
     """The checkpoint with the best weights.
 
     Raises:
@@ -217,7 +219,7 @@ def best_checkpoint(job: TrainJob) -> Path:
     return best
 
 
-def describe_result(
+def _describe_result(
     job: TrainJob,
     model: Network,
     state: TrainState,
@@ -228,7 +230,7 @@ def describe_result(
     out_of_time: bool,
 ) -> TrainResult:
     """What a training came to, with its best weights in the model."""
-    best = best_checkpoint(job)
+    best = _best_checkpoint(job)
     return TrainResult(
         model=job.config.model.name,
         dataset=read_origin(best).dataset,

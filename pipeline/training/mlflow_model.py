@@ -6,7 +6,7 @@ from pathlib import Path
 from pipeline.tracking.mlflow_store import save_model
 from pipeline.training.checkpoint import read_origin
 
-MODEL = "model"
+_MODEL = "model"
 
 
 def row_kind(checkpoint: Path) -> str:
@@ -25,4 +25,4 @@ def write_model(directory: Path, checkpoint: Path) -> Path:
         checkpoint: Its best checkpoint.
     """
     script = Path(str(files("pipeline.training") / "assets" / "model.py"))
-    return save_model(directory / MODEL, script, checkpoint, row_kind(checkpoint))
+    return save_model(directory / _MODEL, script, checkpoint, row_kind(checkpoint))

@@ -20,8 +20,8 @@ from pipeline.training.protocol import Share
 from pipeline.training.sampling import NeighbourSampler
 
 #: Nodes from which `auto` samples: a step on all of a larger graph takes seconds.
-SAMPLED_NODES = 200_000
-PRIME = 1_000_003
+_SAMPLED_NODES = 200_000
+_PRIME = 1_000_003
 
 
 def samples_neighbours(config: Config, num_nodes: int) -> bool:
@@ -30,7 +30,7 @@ def samples_neighbours(config: Config, num_nodes: int) -> bool:
     if model.name not in OPPONENTS or OPPONENTS[model.name].reads != "samples":
         return False
     return model.opponent.sampling == "always" or (
-        model.opponent.sampling == "auto" and num_nodes >= SAMPLED_NODES
+        model.opponent.sampling == "auto" and num_nodes >= _SAMPLED_NODES
     )
 
 
@@ -77,7 +77,7 @@ class NeighbourFeed:
             yield Share(batch, chosen.size, self._labels[torch.from_numpy(chosen).to(self._device)])
 
     def _sample(self, chosen: "np.ndarray[tuple[int], np.dtype[np.int64]]", step: int) -> OpponentGraph:
-        number = ((self._seed * PRIME + self._epoch) * PRIME + step) % 2**63
+        number = ((self._seed * _PRIME + self._epoch) * _PRIME + step) % 2**63
         around = self._sampler.sample(chosen, number)
         x = self._graph.x[torch.from_numpy(around.nodes).to(self._device)]
         return OpponentGraph(x, around.adjacency, both_ways=False)

@@ -18,7 +18,7 @@ from pipeline.store.splits import rows_of_part
 from pipeline.training.graph_pool import ranges
 
 #: Rows that the scale of features is taken from.
-SCALE_ROWS = 20_000
+_SCALE_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def read_rows(store: GraphStore, config: Config, model: RowOpponent) -> RowTable
         values = [store.features() for _ in blocks]
     else:
         asks = any(block.content == "labels" for block in blocks)
-        labels = training_labels(store, config) if asks else None
-        adjacency = read_adjacency(store)
+        labels = _training_labels(store, config) if asks else None
+        adjacency = _read_adjacency(store)
         x = store.features() if store.manifest.num_features else degree_features(adjacency)
         values = compute_blocks(blocks, x, adjacency, labels)
     if not model.reads_neighbours:
@@ -65,7 +65,7 @@ def read_rows(store: GraphStore, config: Config, model: RowOpponent) -> RowTable
     return RowTable(tuple(values), indptr, indices)
 
 
-def training_labels(store: GraphStore, config: Config) -> Floats:
+def _training_labels(store: GraphStore, config: Config) -> Floats:
     """[n, C] one-hot classes of the training nodes, zeros for all others."""
     known = np.zeros((store.num_nodes, store.manifest.num_classes), dtype=np.float32)
     rows = rows_of_part(store.split(config.data.split), "train", config.data.protocol)
@@ -74,7 +74,7 @@ def training_labels(store: GraphStore, config: Config) -> Floats:
     return known
 
 
-def read_adjacency(store: GraphStore, visible: CSR | None = None) -> object:
+def _read_adjacency(store: GraphStore, visible: CSR | None = None) -> object:
     """The graph as a SciPy matrix; row i holds the nodes that i points at."""
     csr = store.csr() if visible is None else visible
     return adjacency_matrix(csr.indptr, csr.indices)
@@ -82,7 +82,7 @@ def read_adjacency(store: GraphStore, visible: CSR | None = None) -> object:
 
 def read_opponent_graph(store: GraphStore, device: torch.device) -> OpponentGraph:
     """The whole graph, as it is."""
-    adjacency = read_adjacency(store)
+    adjacency = _read_adjacency(store)
     x = np.array(store.features()) if store.manifest.num_features else degree_features(adjacency)
     return OpponentGraph(torch.from_numpy(x).to(device), adjacency)
 
@@ -95,4 +95,4 @@ def fit_scale(model: Opponent, store: GraphStore) -> None:
 
 def scale_rows(num_rows: int) -> NDArray[np.int64]:
     """Rows that a scale is taken from: all, or as many as suffice, evenly spread."""
-    return np.unique(np.linspace(0, num_rows - 1, min(num_rows, SCALE_ROWS)).astype(np.int64))
+    return np.unique(np.linspace(0, num_rows - 1, min(num_rows, _SCALE_ROWS)).astype(np.int64))

@@ -20,14 +20,14 @@ from pipeline.store.graph_store import GraphStore
 from pipeline.store.manifest import other_parameters
 from pipeline.store.splits import rows_of_part
 
-PARTS = {"train": "training", "val": "validation", "test": "test"}
+_PARTS = {"train": "training", "val": "validation", "test": "test"}
 #: Processes per core beyond which a machine only shares out its time.
-WORKERS_PER_CORE = 4
-LEAST_LIMIT = 8
+_WORKERS_PER_CORE = 4
+_LEAST_LIMIT = 8
 #: What a node with its edges and features takes while it is made.
-GENERATED_NODE_BYTES = 400
+_GENERATED_NODE_BYTES = 400
 #: Weights, their gradient and the two moments of Adam.
-COPIES_OF_WEIGHTS = 4
+_COPIES_OF_WEIGHTS = 4
 
 
 def require_source(data: DataConfig) -> None:
@@ -68,7 +68,7 @@ def check_settings(configs: Iterable[Config]) -> None:
     """
     for config in configs:
         check_resources(config.resources)
-        check_network(config)
+        _check_network(config)
 
 
 def check_resources(resources: ResourceConfig) -> None:
@@ -89,7 +89,7 @@ def check_resources(resources: ResourceConfig) -> None:
             f"of this machine (got {wanted:g}): ask for fewer, or name a cluster with {ADDRESS}"
         )
     cores = os.cpu_count() or 1
-    limit = max(LEAST_LIMIT, WORKERS_PER_CORE * cores)
+    limit = max(_LEAST_LIMIT, _WORKERS_PER_CORE * cores)
     if resources.least_workers > limit:
         raise UserError(
             f"Expected 'resources.workers' to be at most {limit} on this machine of {cores} cores "
@@ -97,7 +97,7 @@ def check_resources(resources: ResourceConfig) -> None:
         )
 
 
-def check_network(config: Config) -> None:
+def _check_network(config: Config) -> None:
     """Refuse settings that no network can have, by building one without memory for its weights.
 
     Raises:
@@ -118,17 +118,17 @@ def check_network(config: Config) -> None:
         except ValueError as error:
             raise UserError(str(error)) from error
     weights = sum(parameter.numel() * parameter.element_size() for parameter in network.parameters())
-    require_memory(COPIES_OF_WEIGHTS * weights, f"the weights of '{model.name}'", "fewer channels or layers")
+    require_memory(_COPIES_OF_WEIGHTS * weights, f"the weights of '{model.name}'", "fewer channels or layers")
 
 
-def known_size(options: SourceOptions) -> int | None:
+def _known_size(options: SourceOptions) -> int | None:
     """Nodes of a source, where its options say it; None where only its files do."""
     if not is_generated(options) or options.source == "motifs":
         return None
     return options.side**2 if options.source == "minesweeper" else options.num_nodes or DEFAULT_NODES
 
 
-def known_splits(options: SourceOptions) -> int | None:
+def _known_splits(options: SourceOptions) -> int | None:
     """Splits of a source, where its options say it; None where only its files do."""
     if not is_generated(options):
         return None
@@ -146,10 +146,10 @@ def check_source(options: SourceOptions, splits: Collection[int], length: int | 
     Raises:
         UserError: If a split, or the length of a segment, is beyond it.
     """
-    size, count = known_size(options), known_splits(options)
+    size, count = _known_size(options), _known_splits(options)
     if size is not None:
         what = f"a graph of {size:,} generated nodes"
-        require_memory(size * GENERATED_NODE_BYTES, what, "fewer of them")
+        require_memory(size * _GENERATED_NODE_BYTES, what, "fewer of them")
     check_counts(options.source, splits, length, nodes=size, available=count)
 
 
@@ -187,7 +187,7 @@ def check_graph(store: GraphStore, config: Config, splits: Collection[int]) -> N
     for split in splits:
         store.split(split)
         if task != "link":
-            check_labels(store, split, config.data.protocol)
+            _check_labels(store, split, config.data.protocol)
     by_heads = model.name in FAMILY and not (streams(model) or store.is_collection)
     if by_heads and resources.most_workers > model.heads:
         raise UserError(
@@ -222,7 +222,7 @@ def check_parameters(store: GraphStore, stage: str, parameters: BaseModel) -> No
         raise other_parameters(store.place, stage, old.parameters, asked)
 
 
-def check_labels(store: GraphStore, split: int, protocol: str) -> None:
+def _check_labels(store: GraphStore, split: int, protocol: str) -> None:
     """Refuse a split in which a part has no label.
 
     Raises:
@@ -234,7 +234,7 @@ def check_labels(store: GraphStore, split: int, protocol: str) -> None:
             "or predict links with --task link"
         )
     rows, labels = store.split(split), store.labels()
-    for part, word in PARTS.items():
+    for part, word in _PARTS.items():
         if not np.any(labels[rows_of_part(rows, part, protocol)] >= 0):
             raise UserError(
                 f"Expected the {word} part of split {split} in '{store.place}' to have labels (got none): "

@@ -89,19 +89,19 @@ def prepare(
     """
     place = resolve(config.data.store or default_store(config.output, options), config.storage)
     length = None if is_collection(options) else config.segments.length
-    ingested = ingest_checked(options, place, (config.data.split,) if segments else (), length)
+    ingested = _ingest_checked(options, place, (config.data.split,) if segments else (), length)
     store = ingested.store
     times = [_time_of(store, "ingest", not ingested.fresh)]
     say(_line(times[-1]))
     if store.is_collection:
         return _prepare_collection(store, config, replace, times, say)
-    choice, more = run_stages(
+    choice, more = _run_stages(
         store, config, segments=segments, replace=replace, budget_seconds=budget_seconds, say=say
     )
     return _describe(store, choice, (*times, *more))
 
 
-def run_stages(
+def _run_stages(
     store: GraphStore,
     config: Config,
     *,
@@ -123,7 +123,7 @@ def run_stages(
     ]
     if segments:
         stages.append(_segment_stage(store, config, replace))
-    check_stages(store, config, parameters, orders, segments=segments, replace=replace)
+    _check_stages(store, config, parameters, orders, segments=segments, replace=replace)
     # One Ray for all stages, which would each start their own; none where nothing is left to do.
     missing = any(not store.has(name) for name, _ in stages)
     with ray_session() if missing else nullcontext():
@@ -134,7 +134,7 @@ def run_stages(
     return choice, times
 
 
-def ingest_checked(
+def _ingest_checked(
     options: SourceOptions, place: Path | Remote, splits: Collection[int], length: int | None
 ) -> Ingested:
     """Ingest a source, unless it lacks a split or the nodes of a segment: nothing is written then."""
@@ -146,7 +146,7 @@ def ingest_checked(
     return ingest(options, place, accept)
 
 
-def check_stages(
+def _check_stages(
     store: GraphStore,
     config: Config,
     positions: PositionParameters,
@@ -220,12 +220,12 @@ def open_prepared(
         ordered = any(may_need_orders(model) for model in chosen)
         length = config.segments.length if ordered else None
         place = place or resolve(default_store(config.output, options), config.storage)
-        store = ingest_checked(options, place, splits or (data.split,), length).store
+        store = _ingest_checked(options, place, splits or (data.split,), length).store
     for each in configs:
         check_graph(store, each, splits or (data.split,))
     needs = [resolve_needs(each, store) for each in configs]
     if not store.has("positions") and any(each.precomputed_positions for each in needs):
-        run_stages(store, config, segments=False, say=say)
+        _run_stages(store, config, segments=False, say=say)
     for each, needed in zip(configs, needs, strict=True):
         _prepare_model(store, each, needed, splits or (data.split,))
     return store

@@ -16,8 +16,8 @@ from pipeline.training.loop import train_worker
 from pipeline.training.memory_hint import memory_hint
 
 #: How often a group of workers is started again after one of them died.
-MAX_FAILURES = 3
-RAY_FILES = ".ray"
+_MAX_FAILURES = 3
+_RAY_FILES = ".ray"
 
 
 def train_on_ray(job: TrainJob) -> None:
@@ -46,7 +46,7 @@ def train_on_ray(job: TrainJob) -> None:
         per_worker = {"CPU": float(cpus)}
         if resources.gpus_per_worker:
             per_worker["GPU"] = float(resources.gpus_per_worker)
-        place, files = ray_storage(job)
+        place, files = _ray_storage(job)
         trainer = TorchTrainer(
             train_loop_per_worker=ray_worker,
             train_loop_config={"job": job, "threads": cpus, "attempt": attempt},
@@ -61,12 +61,12 @@ def train_on_ray(job: TrainJob) -> None:
                 name=f"{job.directory.name}-{attempt}",
                 storage_path=place,
                 storage_filesystem=files,
-                failure_config=FailureConfig(max_failures=MAX_FAILURES),
+                failure_config=FailureConfig(max_failures=_MAX_FAILURES),
                 worker_runtime_env={"env_vars": allocator_environment()},
             ),
         )
         try:
-            with interrupts_kept():
+            with _interrupts_kept():
                 trainer.fit()
         except TrainingFailedError as error:
             raise UserError(explain_failure(job, error)) from error
@@ -77,7 +77,7 @@ def train_on_ray(job: TrainJob) -> None:
 
 
 @contextmanager
-def interrupts_kept() -> Iterator[None]:
+def _interrupts_kept() -> Iterator[None]:
     """Give Ctrl-C its meaning back.
 
     Ray Train takes it over to end its workers, leaves with exit code 0 or 1, and keeps it.
@@ -94,11 +94,11 @@ def interrupts_kept() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-def ray_storage(job: TrainJob) -> tuple[str, object | None]:
+def _ray_storage(job: TrainJob) -> tuple[str, object | None]:
     """Where Ray keeps its own notes on the group, which every node must see: a path and a file system."""
     if job.mirror is None:
-        return str(job.directory.parent / RAY_FILES), None
-    files, path = (job.mirror / RAY_FILES).filesystem()
+        return str(job.directory.parent / _RAY_FILES), None
+    files, path = (job.mirror / _RAY_FILES).filesystem()
     return path, files
 
 
@@ -152,6 +152,6 @@ def explain_failure(job: TrainJob, error: Exception) -> str:
         return memory_hint(job.config)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (
-        f"Expected the workers to finish (got, after {MAX_FAILURES} restarts, "
+        f"Expected the workers to finish (got, after {_MAX_FAILURES} restarts, "
         f"{lines[-1] if lines else type(error).__name__}); the same command goes on from the last checkpoint"
     )

@@ -9,7 +9,7 @@ from pipeline.training.job import TrainJob
 from pipeline.training.results import EpochRecord, Now, TrainResult, append_epoch, write_now, write_result
 
 #: Seconds between two signs of life in mid-epoch.
-BEAT_SECONDS = 1.0
+_BEAT_SECONDS = 1.0
 
 
 class Recorder:
@@ -34,7 +34,7 @@ class Recorder:
         """Tell whoever watches where the training stands, now and then."""
         now, before = time.monotonic(), self._beat_state
         passed = now - self._beat
-        if not self._writes or passed < BEAT_SECONDS:
+        if not self._writes or passed < _BEAT_SECONDS:
             return
         rows = state.rows - before.rows if state.epoch == before.epoch else state.rows
         standing = Now(

@@ -22,10 +22,10 @@ from pipeline.storage.object_store import Remote, resolve
 from pipeline.training.checkpoint import find_checkpoint, latest_checkpoint, list_checkpoints, read_state
 from pipeline.training.results import EPOCHS, RESULT
 
-INDEX = "training.json"
+_INDEX = "training.json"
 RUN_FILE = "run.json"
 #: Small files, in the order of their writing.
-TEXTS = (RUN_FILE, EPOCHS, RESULT)
+_TEXTS = (RUN_FILE, EPOCHS, RESULT)
 
 
 class Part(BaseModel):
@@ -60,14 +60,14 @@ class Index(BaseModel):
 
 def read_index(remote: Remote) -> Index | None:
     """What lies at `remote`; None if no training does."""
-    text = (remote / INDEX).read()
-    return None if text is None else Index.model_validate(parse_sealed_json(text, f"{remote}/{INDEX}"))
+    text = (remote / _INDEX).read()
+    return None if text is None else Index.model_validate(parse_sealed_json(text, f"{remote}/{_INDEX}"))
 
 
 def reconcile(directory: Path, remote: Remote) -> None:
     """Bring both to the state of the one that got further."""
     found = read_index(remote)
-    if found is None or found.progress < describe(directory).progress:
+    if found is None or found.progress < _describe(directory).progress:
         push(directory, remote)
     else:
         pull(remote, directory)
@@ -75,11 +75,11 @@ def reconcile(directory: Path, remote: Remote) -> None:
 
 def push(directory: Path, remote: Remote) -> None:
     """Copy a training upwards; parts that are there already are left alone."""
-    old, new = read_index(remote) or Index(), describe(directory)
+    old, new = read_index(remote) or Index(), _describe(directory)
     for name, part in new.parts.items():
         if old.parts.get(name) != part:
             (remote / name).upload(directory / name)
-    (remote / INDEX).write(seal_json(new.model_dump(mode="json")))
+    (remote / _INDEX).write(seal_json(new.model_dump(mode="json")))
     for name in sorted(old.checkpoints - new.checkpoints):
         (remote / name).delete()
 
@@ -95,7 +95,7 @@ def pull(remote: Remote, directory: Path) -> None:
         for path in (*list_checkpoints(directory, "last"), *list_checkpoints(directory, "best")):
             if path.name not in index.checkpoints:
                 shutil.rmtree(path, ignore_errors=True)
-        for name in TEXTS:
+        for name in _TEXTS:
             if name not in index.texts:
                 (directory / name).unlink(missing_ok=True)
                 continue
@@ -103,11 +103,11 @@ def pull(remote: Remote, directory: Path) -> None:
                 file.write(index.texts[name].encode())
 
 
-def describe(directory: Path) -> Index:
+def _describe(directory: Path) -> Index:
     """The index of a training on this machine."""
     last, best = latest_checkpoint(directory, "last"), latest_checkpoint(directory, "best")
     files = [file for path in (last, best) if path is not None for file in sorted(path.iterdir())]
-    texts = {name: directory / name for name in TEXTS}
+    texts = {name: directory / name for name in _TEXTS}
     return Index(
         step=-1 if last is None else read_state(last).step,
         texts={name: path.read_text(encoding="utf-8") for name, path in texts.items() if path.exists()},

@@ -10,7 +10,7 @@ from pipeline.runtime.memory import peak_memory, reset_peak
 from pipeline.storage.files import replace_text
 
 EPOCHS = "epochs.jsonl"
-NOW = "now.json"
+_NOW = "now.json"
 RESULT = "result.json"
 
 
@@ -103,12 +103,12 @@ def read_epochs(directory: Path) -> list[EpochRecord]:
 
 def write_now(directory: Path, now: Now) -> None:
     """Say where the training stands."""
-    replace_text(directory / NOW, now.model_dump_json(indent=1))
+    replace_text(directory / _NOW, now.model_dump_json(indent=1))
 
 
 def read_now(directory: Path) -> Now | None:
     """Where the training stood last."""
-    path = directory / NOW
+    path = directory / _NOW
     return Now.model_validate_json(path.read_text(encoding="utf-8")) if path.exists() else None
 
 

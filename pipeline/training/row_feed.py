@@ -21,9 +21,9 @@ from pipeline.training.opponent_inputs import RowTable, read_rows, scale_rows
 from pipeline.training.protocol import Share
 
 #: Rows that are evaluated at once.
-EVALUATION_ROWS = 16_384
+_EVALUATION_ROWS = 16_384
 #: Bytes of training rows that are copied next to one another; more of them are read where they lie.
-RESIDENT_BYTES = 4 * 2**30
+_RESIDENT_BYTES = 4 * 2**30
 
 
 class RowFeed:
@@ -46,7 +46,7 @@ class RowFeed:
         train = self._rows["train"]
         self._plan = BatchPlan(train.size, config.train.batch_size)
         model.fit(self._table.take(train[scale_rows(train.size)], device))
-        self._train = ResidentRows.of(self._table, train, device)
+        self._train = _ResidentRows.of(self._table, train, device)
         self._train_labels = self._labels[torch.from_numpy(train)].to(device)
         self._epoch = self._step = 0
 
@@ -102,7 +102,7 @@ class RowFeed:
             self._epoch, self._step = cursor.epoch, self._plan.step_at(cursor.position)
 
 
-class ResidentRows:
+class _ResidentRows:
     """The training rows, copied next to one another where they fit, else read where they lie."""
 
     def __init__(
@@ -111,9 +111,9 @@ class ResidentRows:
         self._table, self._rows, self._resident, self._device = table, rows, resident, device
 
     @classmethod
-    def of(cls, table: RowTable, rows: NDArray[np.int64], device: torch.device) -> "ResidentRows":
+    def of(cls, table: RowTable, rows: NDArray[np.int64], device: torch.device) -> "_ResidentRows":
         size = rows.size * sum(block.shape[1] * block.itemsize for block in table.blocks)
-        fits = table.indptr is None and size <= RESIDENT_BYTES
+        fits = table.indptr is None and size <= _RESIDENT_BYTES
         return cls(table, rows, table.take(rows, device) if fits else None, device)
 
     def take(self, chosen: NDArray[np.int64]) -> RowBatch:
@@ -128,6 +128,6 @@ def row_batches(
     table: RowTable, rows: NDArray[np.int64], device: torch.device
 ) -> Iterator[tuple[NDArray[np.int64], RowBatch]]:
     """Some rows in batches for evaluation, with their numbers."""
-    for start in range(0, rows.size, EVALUATION_ROWS):
-        chosen = rows[start : start + EVALUATION_ROWS]
+    for start in range(0, rows.size, _EVALUATION_ROWS):
+        chosen = rows[start : start + _EVALUATION_ROWS]
         yield chosen, table.take(chosen, device)

@@ -13,7 +13,7 @@ from scipy import sparse
 from pipeline.store.arrays import CSR
 
 #: Constants of the generator splitmix64.
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class NeighbourSampler:
 
 @njit(cache=True, nogil=True)
 def _random(state):
-    state = state + GOLDEN
+    state = state + _GOLDEN
     mixed = state
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

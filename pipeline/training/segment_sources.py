@@ -17,7 +17,7 @@ from pipeline.store.graph_store import GraphStore
 from pipeline.training.inputs import part_code, part_of_rows
 
 #: Rows of position regression that are computed at once when a graph is sequenced anew.
-POSITION_ROWS = 65_536
+_POSITION_ROWS = 65_536
 
 
 def open_part(
@@ -52,7 +52,7 @@ def sequence_segments(
     with torch.no_grad():
         rows = [
             functional_call(regression, dict(weights), (torch.from_numpy(np.array(part)).to(device),)).cpu()
-            for part in _blocks(table.positions, POSITION_ROWS)
+            for part in _blocks(table.positions, _POSITION_ROWS)
         ]
     csr = store.csr()
     return build_segments(sequence(torch.cat(rows).numpy(), csr), csr, config.segments.length)

@@ -4,7 +4,7 @@ import re
 
 from pipeline.runtime.errors import UserError
 
-SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+_SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
 def parse_duration(flag: str, text: str) -> float:
@@ -16,7 +16,9 @@ def parse_duration(flag: str, text: str) -> float:
     if re.fullmatch(r"\d+(\.\d+)?", text):
         seconds = float(text)
     elif re.fullmatch(r"(\d+(\.\d+)?[dhms])+", text):
-        seconds = sum(float(number) * SECONDS[unit] for number, unit in re.findall(r"([\d.]+)([dhms])", text))
+        seconds = sum(
+            float(number) * _SECONDS[unit] for number, unit in re.findall(r"([\d.]+)([dhms])", text)
+        )
     else:
         seconds = 0.0
     if seconds <= 0:

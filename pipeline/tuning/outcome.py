@@ -15,7 +15,7 @@ from pipeline.config.nested_keys import dotted_values
 from pipeline.tuning.space import Point, Space
 
 #: Fewer trials than this say nothing about which settings mattered.
-LEAST_TRIALS = 4
+_LEAST_TRIALS = 4
 
 
 class Trial(BaseModel):
@@ -82,7 +82,7 @@ def measure_importance(trials: Sequence[Trial], space: Space) -> dict[str, float
     from sklearn.inspection import permutation_importance
 
     scored = [trial for trial in trials if trial.val_metric is not None]
-    if len(scored) < LEAST_TRIALS:
+    if len(scored) < _LEAST_TRIALS:
         return {}
     places = np.array([[space[key].place(trial.point[key]) for key in space] for trial in scored])
     scores = np.array([trial.val_metric for trial in scored])

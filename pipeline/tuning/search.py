@@ -36,11 +36,11 @@ from pipeline.tuning.trial_progress import show_trials, tell_trials
 
 logger = logging.getLogger(__name__)
 
-TUNE = "tune"
+_TUNE = "tune"
 BEST, REPORT, PARENT = "best.yaml", "report.html", "parent.json"
-REDUCTION = 3
+_REDUCTION = 3
 #: Seconds between two notes that Ray Tune makes of where a search stands.
-NOTE_SECONDS = "2"
+_NOTE_SECONDS = "2"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Budget:
     seed: int = 0
 
 
-def tune_directory(config: Config, store: GraphStore, space: Space, budget: Budget) -> Path:
+def _tune_directory(config: Config, store: GraphStore, space: Space, budget: Budget) -> Path:
     """Where a search lives: the same command continues in the same place."""
     identity = {
         "settings": decisive_settings(config, "inputs", "weights"),
@@ -73,7 +73,7 @@ def tune_directory(config: Config, store: GraphStore, space: Space, budget: Budg
         "trials": budget.trials,
     }
     name = f"{store.manifest.name}-{config.model.name}-{text_sha256(identity)[:12]}"
-    return config.output.absolute() / TUNE / name
+    return config.output.absolute() / _TUNE / name
 
 
 def search(config: Config, store: GraphStore, space: Space, budget: Budget) -> Tuned:
@@ -90,7 +90,7 @@ def search(config: Config, store: GraphStore, space: Space, budget: Budget) -> T
     """
     # Trials run in directories of their own.
     config = config.model_copy(update={"output": config.output.absolute()})
-    directory = tune_directory(config, store, space, budget)
+    directory = _tune_directory(config, store, space, budget)
     directory.mkdir(parents=True, exist_ok=True)
     note = directory / PARENT
     noted = RunNote.model_validate_json(note.read_text()) if note.exists() else None
@@ -104,7 +104,7 @@ def search(config: Config, store: GraphStore, space: Space, budget: Budget) -> T
 
 
 def _run_trials(settings: TrialSettings, space: Space, budget: Budget, directory: Path) -> tuple[Trial, ...]:
-    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", NOTE_SECONDS)
+    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", _NOTE_SECONDS)
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # its tables; ours is a bar
     from ray import tune
@@ -149,7 +149,7 @@ def _new_tuner(
                 time_attr="epoch",
                 max_t=epochs,
                 grace_period=min(budget.grace, epochs),
-                reduction_factor=REDUCTION,
+                reduction_factor=_REDUCTION,
             ),
         ),
         run_config=tune.RunConfig(

@@ -18,9 +18,9 @@ from pipeline.runtime.errors import UserError
 
 Value = str | int | float | bool
 Point = Mapping[str, Value]
-RANGE_KEYS = {"from", "to", "scale"}
+_RANGE_KEYS = {"from", "to", "scale"}
 #: Settings of a training that a search must hold fast for its trials to be comparable, and why.
-FIXED = {
+_FIXED = {
     "model.name": "a search is about one model",
     "train.epochs": "trials are compared at the same epoch; give --epochs",
     "train.metric": "it is what trials are compared by",
@@ -89,10 +89,10 @@ def read_space(path: Path | None, config: Config) -> Space:
         kind = "family" if config.model.name in FAMILY else "baselines"
         with_model = files("pipeline.tuning") / "assets" / f"{kind}.yaml"
         path = Path(str(with_model))
-    return parse_space(read_yaml(path), str(path), config)
+    return _parse_space(read_yaml(path), str(path), config)
 
 
-def parse_space(content: Mapping[str, Any], origin: str, config: Config) -> Space:
+def _parse_space(content: Mapping[str, Any], origin: str, config: Config) -> Space:
     """Check a space against the configuration that it varies; see :func:`read_space`."""
     space = {key: _dimension(key, value, origin) for key, value in _leaves(content)}
     if not space:
@@ -100,7 +100,7 @@ def parse_space(content: Mapping[str, Any], origin: str, config: Config) -> Spac
     marks = dict(marks_of(Config))
     for key in space:
         check_key(key, origin)
-        reason = FIXED.get(key)
+        reason = _FIXED.get(key)
         if reason is None and (key not in marks or marks[key].decides != "weights"):
             reason = "only settings of the network and its training may vary, on the same store"
         if reason is not None:
@@ -120,7 +120,7 @@ def _check_value(key: str, value: Value, origin: str) -> None:
 
 def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in content.items():
-        if isinstance(value, Mapping) and not set(value) & RANGE_KEYS:
+        if isinstance(value, Mapping) and not set(value) & _RANGE_KEYS:
             yield from _leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
@@ -142,7 +142,7 @@ def _dimension(key: str, value: Any, origin: str) -> Dimension:
 
 
 def _range(key: str, value: Mapping[str, Any], origin: str) -> Range:
-    unknown = set(value) - RANGE_KEYS
+    unknown = set(value) - _RANGE_KEYS
     if unknown or not {"from", "to"} <= set(value):
         raise UserError(
             f"{origin}: Expected the range of '{key}' to have from, to and maybe scale (got {dict(value)})"

@@ -16,7 +16,7 @@ from pipeline.training.results import EpochRecord, read_epochs
 from pipeline.tuning.outcome import apply_point
 from pipeline.tuning.space import Point
 
-POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 VARIANT = "trial"
 
 
@@ -48,7 +48,7 @@ def run_trial(point: dict[str, str | int | float | bool], settings: TrialSetting
     training = _Training(lambda: train(config, store, ParentRun(settings.parent), variant=VARIANT))
     directory, told = settings.directory(point), 0
     while True:
-        ended = training.wait(POLL_SECONDS)
+        ended = training.wait(_POLL_SECONDS)
         scored = [record for record in read_epochs(directory) if record.val_metric is not None]
         # The scheduler ends a trial at its last epoch, and the test comes after that.
         due = [record for record in scored if ended or record.epoch + 1 < config.train.epochs]

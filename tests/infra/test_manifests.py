@@ -16,7 +16,8 @@ import yaml
 from jsonschema import Draft7Validator
 
 from pipeline.cluster.submission import CLUSTER_KEYS, cluster_overrides
-from pipeline.config.loading import dotted_values, load_config, read_yaml
+from pipeline.config.loading import load_config, read_yaml
+from pipeline.config.nested_keys import dotted_values
 
 ROOT = Path(__file__).resolve().parents[2]
 INFRA = ROOT / "infra"

@@ -58,7 +58,7 @@ class Opponent(nn.Module):
         graph = self._convert(batch) if isinstance(batch, GraphBatch) else batch
         hidden = self.encode(graph)
         if self.pooling is not None:
-            return pool(hidden, graph, self.pooling)
+            return _pool(hidden, graph, self.pooling)
         if not isinstance(batch, GraphBatch):
             return hidden
         places = torch.arange(batch.arrangement.numel(), device=hidden.device)
@@ -82,7 +82,7 @@ class Opponent(nn.Module):
         return self._last[1]
 
 
-def pool(hidden: Tensor, graph: OpponentGraph, pooling: str) -> Tensor:
+def _pool(hidden: Tensor, graph: OpponentGraph, pooling: str) -> Tensor:
     """Sum or mean over the nodes of each graph, [B, C]."""
     members = graph.members()
     sums = hidden.new_zeros(graph.num_graphs, hidden.size(1)).index_add(0, members, hidden)
@@ -108,7 +108,7 @@ class Standardisation(nn.Module):
     @torch.no_grad()
     def fit(self, rows: Tensor) -> None:
         """Take the statistics of some rows."""
-        if rows.size(0) < 2 or float((rows == 0).float().mean()) > SPARSE_SHARE:
+        if rows.size(0) < 2 or float((rows == 0).float().mean()) > _SPARSE_SHARE:
             return
         deviation, mean = torch.std_mean(rows.double(), dim=0)
         varies = deviation > 1e-6 * (1 + mean.abs())
@@ -120,7 +120,7 @@ class Standardisation(nn.Module):
 
 
 #: Features with more zeros than this are not standardised.
-SPARSE_SHARE = 0.8
+_SPARSE_SHARE = 0.8
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -135,7 +135,7 @@ class BatchNorm(nn.BatchNorm1d):
         return normed
 
 
-class UnitNorm(nn.Module):
+class _UnitNorm(nn.Module):
     """Rows scaled to length 1."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -147,5 +147,5 @@ def make_norm(name: str, channels: int) -> nn.Module:
     if name == "batch":
         return BatchNorm(channels)
     if name == "unit":
-        return UnitNorm()
+        return _UnitNorm()
     return nn.LayerNorm(channels) if name == "layer" else nn.Identity()

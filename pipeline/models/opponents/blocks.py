@@ -57,7 +57,7 @@ def _levels(
 ) -> Iterator[Floats]:
     """The content after 0, 1, … `hops` steps."""
     if content == "degrees":
-        yield log_degrees(adjacency)
+        yield _log_degrees(adjacency)
         return
     values = x if content == "features" else labels
     if values is None:
@@ -81,7 +81,7 @@ def _returning(matrix: Any, hops: int) -> Floats:
     return np.asarray(matrix.multiply(matrix.T).sum(1), dtype=np.float32).ravel()
 
 
-def log_degrees(adjacency: Any) -> Floats:
+def _log_degrees(adjacency: Any) -> Floats:
     """[N, 3] logarithms of the degrees: of all neighbours, of those pointed at, of those that point here."""
     undirected = adjacency.maximum(adjacency.T)
     degrees = [np.asarray(matrix.sum(1)).ravel() for matrix in (undirected, adjacency, adjacency.T)]

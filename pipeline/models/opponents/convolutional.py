@@ -99,7 +99,7 @@ class AttentionConvolution(nn.Module):
         return attended
 
 
-CONVOLUTIONS: dict[str, Callable[[ModelConfig, int, int], nn.Module]] = {
+_CONVOLUTIONS: dict[str, Callable[[ModelConfig, int, int], nn.Module]] = {
     "gcn": GraphConvolution,
     "sage": MeanConvolution,
     "gin": SumConvolution,
@@ -125,7 +125,7 @@ class ConvolutionalOpponent(Opponent):
     def __init__(self, settings: ModelConfig, num_features: int, out_channels: int, task: Task) -> None:
         super().__init__(settings, num_features, out_channels, task)
         recipe, channels = settings.opponent, settings.hidden_channels
-        convolution = CONVOLUTIONS[settings.name]
+        convolution = _CONVOLUTIONS[settings.name]
         self.input = nn.Linear(num_features, channels) if recipe.input_layer else None
         widths = [channels if recipe.input_layer else num_features] + [channels] * (recipe.layers - 1)
         self.convolutions = nn.ModuleList(convolution(settings, width, channels) for width in widths)

@@ -42,8 +42,8 @@ class SparseOperator:
     @classmethod
     def of(cls, matrix: Any, device: torch.device, *, symmetric: bool = False) -> "SparseOperator":
         """From a SciPy matrix."""
-        forward = to_rows(matrix, device)
-        return cls(forward, forward if symmetric else to_rows(matrix.T.tocsr(), device))
+        forward = _to_rows(matrix, device)
+        return cls(forward, forward if symmetric else _to_rows(matrix.T.tocsr(), device))
 
     def multiply(self, x: Tensor) -> Tensor:
         """The product with `x`, differentiable in `x`."""
@@ -51,7 +51,7 @@ class SparseOperator:
         return product
 
 
-def to_rows(matrix: Any, device: torch.device) -> SparseRows:
+def _to_rows(matrix: Any, device: torch.device) -> SparseRows:
     """A SciPy CSR matrix as tensors."""
     return SparseRows(
         torch.from_numpy(matrix.indptr.astype(np.int64)),

@@ -53,14 +53,14 @@ class RowOpponent(Opponent):
         values = compute_blocks(self.blocks, x, graph.adjacency, None)
         blocks = tuple(torch.from_numpy(np.ascontiguousarray(each)).to(graph.device) for each in values)
         return self.encode_rows(
-            with_neighbours(RowBatch(blocks), graph) if self.reads_neighbours else RowBatch(blocks)
+            _with_neighbours(RowBatch(blocks), graph) if self.reads_neighbours else RowBatch(blocks)
         )
 
     def _scaled(self, rows: RowBatch) -> list[Tensor]:
         return [scale(values.float()) for scale, values in zip(self.scales, rows.blocks, strict=True)]
 
 
-def with_neighbours(rows: RowBatch, graph: OpponentGraph) -> RowBatch:
+def _with_neighbours(rows: RowBatch, graph: OpponentGraph) -> RowBatch:
     """All rows of a graph with the lists of their neighbours."""
     undirected = graph.adjacency.maximum(graph.adjacency.T).tocsr()
     neighbours = torch.from_numpy(undirected.indices.astype(np.int64)).to(graph.device)
@@ -122,7 +122,7 @@ class SIGN(RowOpponent):
         directed: bool = False,
     ) -> None:
         classes = out_channels if task == "node" and settings.opponent.neighbour_labels else 0
-        blocks = sign_blocks(num_features, classes, settings.opponent.hops, directed=directed)
+        blocks = _sign_blocks(num_features, classes, settings.opponent.hops, directed=directed)
         super().__init__(settings, num_features, out_channels, task, blocks)
         channels = settings.hidden_channels
         self.maps = nn.ModuleList(nn.Linear(block.columns, channels) for block in blocks)
@@ -139,7 +139,7 @@ class SIGN(RowOpponent):
         return hidden
 
 
-def sign_blocks(num_features: int, classes: int, hops: int, *, directed: bool) -> tuple[Block, ...]:
+def _sign_blocks(num_features: int, classes: int, hops: int, *, directed: bool) -> tuple[Block, ...]:
     """What SIGN reads; without classes no labels."""
     features = [Block("features", num_features, "mean", hop) for hop in range(hops + 1)]
     labels = [Block("labels", classes, "mean", hop) for hop in (1, 2)] if classes else []

@@ -48,7 +48,7 @@ class SGFormer(Opponent):
             near = self.dropout(F.relu(norm(convolution(near, graph)))) + local
         far = self.global_input(x)
         for attention, norm in zip(self.attentions, self.global_norms, strict=True):
-            far = self.dropout(F.relu(norm((attend(attention, far, graph) + far) / 2)))
+            far = self.dropout(F.relu(norm((_attend(attention, far, graph) + far) / 2)))
         mixed: Tensor = self.graph_weight * near + (1 - self.graph_weight) * far
         return mixed
 
@@ -96,7 +96,7 @@ class Polynormer(Opponent):
             return local
         far = self.global_norm(local)
         for attention in self.attentions:
-            far = attend(attention, far, graph)
+            far = _attend(attention, far, graph)
         return cast(Tensor, far)
 
     def _local(self, x: Tensor, graph: OpponentGraph) -> Tensor:
@@ -110,7 +110,7 @@ class Polynormer(Opponent):
         return total
 
 
-def attend(attention: nn.Module, x: Tensor, graph: OpponentGraph) -> Tensor:
+def _attend(attention: nn.Module, x: Tensor, graph: OpponentGraph) -> Tensor:
     """Attention among the nodes of each graph."""
     # One graph after the other: PyG's attention of SGFormer counts what pads shorter graphs as nodes.
     lengths = torch.bincount(graph.members(), minlength=graph.num_graphs).tolist()
