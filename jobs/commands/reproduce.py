@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 TABLES = (
     "node, node-hetero, node-homo, filter, graph, graph-brain, isomorphism, link, tau, modules, features, "
-    "permutations, receptive-field, information-loss, order-explicit, order-implicit, complexity; or "
-    "results, which writes RESULTS.md from all records"
+    "permutations, receptive-field, information-loss, order-explicit, order-implicit, complexity; opponents; "
+    "or results, which writes RESULTS.md from all records"
 )
 
 

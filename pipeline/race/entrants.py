@@ -71,6 +71,8 @@ class Entrant:
 
 def source_of(data: str) -> dict[str, object]:
     """The keys of the configuration that name a graph: a store where there is one, else a source."""
+    if "://" in data:
+        return {"data.store": data}
     path = Path(data)
     return {"data.store": path} if path.is_dir() and has_manifest(path) else {"data.source": data}
 

@@ -13,7 +13,7 @@ from pipeline.reproduce import complexity, information_loss, orders
 from pipeline.reproduce.isomorphism import NAMES, Outcome, read_collections, run_test
 from pipeline.reproduce.page import write_page
 from pipeline.reproduce.records import Measurement, Records, Scale, Source, default_directory
-from pipeline.reproduce.studies import TRAINED, cells_of, select
+from pipeline.reproduce.studies import TRAINED, cells_of, select, title_of
 from pipeline.reproduce.trained import CellResult, Request, run_table
 from pipeline.runtime.durations import parse_duration
 from pipeline.runtime.errors import UserError
@@ -129,7 +129,7 @@ def _run_trained(choices: Choices, records: Records, figure: Path, say: Say) -> 
     # matplotlib takes a second to import.
     from pipeline.reproduce.drawing import draw_cells, draw_lines
 
-    title = load_tables()[choices.table].title
+    title = title_of(choices.table)
     if not any(result.mean is not None for result in results):
         return Found(Trained(choices.table, tuple(results)))
     if choices.table in _LINES:

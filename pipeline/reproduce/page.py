@@ -8,10 +8,9 @@ from importlib import resources
 import yaml
 
 from pipeline.paper.registry import find_benchmark
-from pipeline.paper.tables import load_tables
 from pipeline.reproduce import complexity, information_loss, orders
 from pipeline.reproduce.records import Measurement, Records, Scale, Source, TrainingRecord
-from pipeline.reproduce.studies import TRAINED, Cell, cells_of
+from pipeline.reproduce.studies import TRAINED, Cell, cells_of, title_of
 from pipeline.reproduce.trained import CellResult, compare
 
 _HEAD = """# Results
@@ -148,7 +147,7 @@ def _origin(sources: Iterable[Source]) -> str:
 
 
 def _title(table: str) -> str:
-    return f"## {load_tables()[table].title}\n"
+    return f"## {title_of(table)}\n"
 
 
 def _note(study: str) -> str:

@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+import yaml
 
 from pipeline.models.networks import FAMILY
 from pipeline.paper.registry import BENCHMARKS_BY_NAME
@@ -22,7 +26,10 @@ TRAINED = (
     "features",
     "permutations",
     "receptive-field",
+    "opponents",
 )
+#: Tuned opponents next to their published results: not a table of the paper.
+_OPPONENTS = "opponents"
 _PLAIN: Mapping[str, object] = {"model.residual": False, "model.inception_kernels": []}
 _INCEPTION = [3, 5]
 _VARIANTS: Mapping[str, Mapping[str, object]] = {
@@ -74,6 +81,8 @@ class Cell:
 
 def cells_of(table: str) -> list[Cell]:
     """Everything that a table or figure shows of the family, and our own rows after the paper's."""
+    if table == _OPPONENTS:
+        return _opponent_cells()
     printed = load_tables()[table]
     if table == "permutations":
         return [
@@ -89,6 +98,42 @@ def cells_of(table: str) -> list[Cell]:
         if entry.model in FAMILY and entry.metric == _metric(entry.dataset) and entry.dataset != "all"
     ]
     return cells + _extensions(table, cells)
+
+
+def title_of(table: str) -> str:
+    """What a table is headed with."""
+    return "Tuned opponents next to published results" if table == _OPPONENTS else load_tables()[table].title
+
+
+def _opponent_cells() -> list[Cell]:
+    """Opponents with the number published for them, or the one that the paper prints, if any."""
+    text = resources.files("pipeline.reproduce").joinpath("published.yaml").read_text(encoding="utf-8")
+    return [
+        Cell(one["dataset"], one["model"], paper=_published(one) or _printed(one["dataset"], one["model"]))
+        for one in yaml.safe_load(text)
+    ]
+
+
+def _published(one: Mapping[str, Any]) -> Result | None:
+    if "mean" not in one:
+        return None
+    return Result(
+        table=_OPPONENTS,
+        dataset=one["dataset"],
+        model=one["model"],
+        title=f"{one['model']} ({one['source']} et al.)",
+        metric=_metric(one["dataset"]),
+        variant="",
+        printed=f"{one['mean']}±{one['std']}",
+        mean=one["mean"],
+        std=one["std"],
+    )
+
+
+def _printed(dataset: str, model: str) -> Result | None:
+    entries = load_tables()[BENCHMARKS_BY_NAME[dataset].table].entries
+    metric = _metric(dataset)
+    return next((e for e in entries if (e.dataset, e.model, e.metric) == (dataset, model, metric)), None)
 
 
 def select(

@@ -23,7 +23,7 @@ from pipeline.training.protocol import Share
 #: Rows that are evaluated at once.
 _EVALUATION_ROWS = 16_384
 #: Bytes of training rows that are copied next to one another; more of them are read where they lie.
-_RESIDENT_BYTES = 4 * 2**30
+_RESIDENT_BYTES = 2**30
 
 
 class RowFeed:
