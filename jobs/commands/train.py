@@ -65,7 +65,7 @@ def train(
     cpus_per_worker: Annotated[int | None, typer.Option(help="Cores of each worker.")] = None,
     gpus_per_worker: Annotated[float | None, typer.Option(help="GPUs of each worker.")] = None,
     time_budget: Annotated[
-        float | None, typer.Option(help="Seconds after which an epoch is the last.")
+        float | None, typer.Option(help="Seconds for the whole training, validation and test included.")
     ] = None,
     experiment: Annotated[str | None, typer.Option(help="Name of the MLflow experiment.")] = None,
     output: Annotated[Path | None, typer.Option(help="Directory that holds everything written.")] = None,

@@ -291,9 +291,10 @@ class TrainConfig(Section):
     clip: NonNegative = decides("weights", 1.0)
     """Largest norm of the gradient; 0 does not clip."""
     time_budget: PositiveSeconds | None = decides("weights", None, extends=True)
-    """Seconds after which training ends with the epoch it is in."""
-    validate_every: Epochs = decides("weights", 1)
-    """Epochs between two validations."""
+    """Seconds for the whole training, the last validation and the test included."""
+    validate_every: Epochs | None = decides("weights", None)
+    """Epochs between two validations; by default one, or so many on large graphs that validation stays a
+    tenth of the time."""
     checkpoint_seconds: Seconds = decides("nothing", 30)
     """Seconds between two checkpoints, in mid-epoch too; the end and the best epoch always have one."""
     precision: Literal["float32", "bfloat16"] = decides("weights", "float32")

@@ -19,6 +19,6 @@ class Deadline:
         """Seconds spent training so far, those of earlier attempts included."""
         return time.monotonic() - self._start
 
-    def is_over(self) -> bool:
-        """Whether the budget is used up."""
-        return self._budget is not None and self.spent() > self._budget
+    def is_over(self, reserve: float = 0.0) -> bool:
+        """Whether the budget is used up but for the seconds to keep."""
+        return self._budget is not None and self.spent() + reserve > self._budget

@@ -1,5 +1,6 @@
 """Feeds of one graph: mini-batches of its segments, or the whole of it at once."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import cast
 
@@ -83,7 +84,8 @@ class SegmentFeed:
             world_size=world_size,
             device=device,
         )
-        self._evaluation = {"batch_size": train.batch_size, "shuffle": False, **shared}
+        self._evaluation = {"batch_size": train.batch_size, **shared}
+        self._num_rows: dict[str, int] = {}
 
     @property
     def steps_per_epoch(self) -> int:
@@ -135,10 +137,20 @@ class SegmentFeed:
             logits, cast(Tensor, labels), weight=class_weights, reduction="sum", ignore_index=-1
         )
 
+    def num_rows(self, part: str) -> int:
+        if part not in self._num_rows:
+            self._num_rows[part] = self._source(part).num_rows
+        return self._num_rows[part]
+
     def predict(self, model: nn.Module, part: str) -> Predictions:
+        return self.predict_sample(model, part, 1.0)
+
+    def predict_sample(self, model: nn.Module, part: str, share: float) -> Predictions:
         self._follow_positions()
-        loader = SegmentLoader(self._source(part), **self._evaluation)  # type: ignore[arg-type]
-        parts = [(batch.node, model(batch).float(), batch.y) for batch in loader]
+        # The first batches in random order; all of them in the order of the rows.
+        loader = SegmentLoader(self._source(part), shuffle=share < 1, **self._evaluation)  # type: ignore[arg-type]
+        batches = loader.take(max(math.ceil(share * len(loader)), 1))
+        parts = [(batch.node, model(batch).float(), batch.y) for batch in batches]
         node, logits, label = (gather_from_ranks(torch.cat(column)) for column in zip(*parts, strict=True))
         order = node.argsort()
         return Predictions(node[order], logits[order], label[order])

@@ -27,6 +27,7 @@ from pipeline.training.checkpoint import (
     weights_digest,
 )
 from pipeline.training.deadline import Deadline
+from pipeline.training.evaluation_plan import EvaluationPlan, predict_part
 from pipeline.training.feeds import open_feed
 from pipeline.training.job import TrainJob
 from pipeline.training.memory_hint import explain_memory
@@ -81,6 +82,7 @@ def _run_epochs(
     total_steps = settings.epochs * feed.steps_per_epoch
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")
     deadline = Deadline(settings.time_budget, spent=state.seconds + time.monotonic() - began)
+    plan = EvaluationPlan(feed, settings)
     saver = CheckpointSaver(job, origin, rank)
     recorder = resources.enter_context(closing(Recorder(job, state, rank)))
     out_of_time = False
@@ -88,6 +90,7 @@ def _run_epochs(
     while not (out_of_time or _is_done(state, settings)):
         feed.start_epoch(state.epoch)
         recorder.start_epoch(state)
+        plan.start_epoch()
         network.train()
         for share in feed.shares():
             set_learning_rate(optimiser, job.config, state.step, total_steps)
@@ -96,7 +99,8 @@ def _run_epochs(
             with autocast:
                 loss = feed.losses(network, share, class_weights) / share.rows
             take_step(loss, model, optimiser, settings.clip, world_size)
-            total, out_of_time = agree_on_step(loss, deadline.is_over())
+            plan.record_step()
+            total, out_of_time = agree_on_step(loss, deadline.is_over(plan.reserve()))
             check_finite(total, state, share, optimiser)
             state = state.after_step(total, share.rows, feed.cursor())
             recorder.record_step(state, feed.steps_per_epoch)
@@ -107,8 +111,8 @@ def _run_epochs(
 
         rows_per_second = recorder.rows_per_second(state)
         sequencer = feed.sequencer()  # of this epoch, which validation leaves behind
-        validate = _is_validation_due(state, settings) or out_of_time
-        validation = assess(feed, network, "val", metric, state) if validate else None
+        validate = plan.is_validation_due(state.epoch) or out_of_time
+        validation = assess(feed, network, "val", metric, state, plan.share("val")) if validate else None
         recorder.record_epoch(
             state,
             validation,
@@ -128,7 +132,7 @@ def _run_epochs(
         if _is_done(state, settings) or saver.is_due() or out_of_time:
             saver.save_last(state.at(deadline.spent()), model, optimiser, sequencer)
 
-    test = _assess_best(job, feed, network, model, state, metric)
+    test = _assess_best(job, feed, network, model, state, metric, plan.share("test"))
     recorder.record_result(
         _describe_result(job, model, state, metric, test, seconds=deadline.spent(), out_of_time=out_of_time)
     )
@@ -149,12 +153,6 @@ def _resume(
     return state
 
 
-def _is_validation_due(state: TrainState, settings: TrainConfig) -> bool:
-    """Whether the running epoch ends with a validation."""
-    number = state.epoch + 1
-    return number % settings.validate_every == 0 or number == settings.epochs
-
-
 def _regret(validation: Evaluation | None, metric: str, settings: TrainConfig) -> float | None:
     """What falls as training makes progress: the validation loss, or the metric with its sign turned."""
     if validation is None:
@@ -167,15 +165,17 @@ def _is_done(state: TrainState, settings: TrainConfig) -> bool:
     return state.finished or state.epoch >= settings.epochs
 
 
-def assess(feed: Feed, network: nn.Module, part: str, metric: str, state: TrainState) -> Evaluation:
-    """Score a part of the split in evaluation mode.
+def assess(
+    feed: Feed, network: nn.Module, part: str, metric: str, state: TrainState, share: float = 1.0
+) -> Evaluation:
+    """Score a part of the split, or a random share of it, in evaluation mode.
 
     Raises:
         UserError: if the metric has no value there.
     """
     network.eval()
     with torch.inference_mode():
-        predictions = feed.predict(getattr(network, "module", network), part)
+        predictions = predict_part(feed, getattr(network, "module", network), part, share)
     scores = evaluate_predictions(predictions)
     if not math.isfinite(scores.loss):
         raise UserError(
@@ -191,9 +191,15 @@ def assess(feed: Feed, network: nn.Module, part: str, metric: str, state: TrainS
 
 
 def _assess_best(
-    job: TrainJob, feed: Feed, network: nn.Module, model: Network, state: TrainState, metric: str
+    job: TrainJob,
+    feed: Feed,
+    network: nn.Module,
+    model: Network,
+    state: TrainState,
+    metric: str,
+    share: float,
 ) -> Evaluation:
-    """Load the best weights into the model and score them on the test part.
+    """Load the best weights into the model and score them on the test part, or on a random share of it.
 
     Raises:
         UserError: if there are none.
@@ -204,7 +210,7 @@ def _assess_best(
             pull(job.mirror, job.directory)  # rank 0 wrote the best weights, maybe on another node
         dist.barrier()
     load_weights(_best_checkpoint(job), model)
-    return assess(feed, network, "test", metric, state)
+    return assess(feed, network, "test", metric, state, share)
 
 
 def _best_checkpoint(job: TrainJob) -> Path:
@@ -245,6 +251,7 @@ def _describe_result(
         num_parameters=sum(parameter.numel() for parameter in model.parameters()),
         peak_memory_mb=peak_memory_mb(),
         test=test.metrics,
+        test_rows=test.num_rows,
         weights_sha256=weights_digest(model.state_dict()),
         protocol=job.config.data.protocol,
         checkpoint=best,

@@ -72,6 +72,8 @@ class TrainResult(BaseModel):
     checkpoint: Path
     protocol: str = "holdout"
     """`gin` where the epoch was selected on the test part itself."""
+    test_rows: int | None = None
+    """Labelled test rows that were scored: a sample of them where the time budget is too small for all."""
     out_of_time: bool = False
     """Whether the time budget ended it; with a larger one it goes on."""
 

@@ -78,8 +78,19 @@ class RowFeed:
         logits = model(share.batch).float()
         return F.cross_entropy(logits, share.label, weight=class_weights, reduction="sum", ignore_index=-1)
 
+    def num_rows(self, part: str) -> int:
+        return int(self._rows[part].size)
+
     def predict(self, model: nn.Module, part: str) -> Predictions:
+        return self._answer(model, self._rows[part])
+
+    def predict_sample(self, model: nn.Module, part: str, share: float) -> Predictions:
         rows = self._rows[part]
+        count = max(round(share * rows.size), 1)
+        chosen = np.random.default_rng([self._seed, part_code(part)]).choice(rows, count, replace=False)
+        return self._answer(model, np.sort(chosen))
+
+    def _answer(self, model: nn.Module, rows: NDArray[np.int64]) -> Predictions:
         logits = [model(batch).float() for _, batch in row_batches(self._table, rows, self._device)]
         nodes = torch.from_numpy(rows)
         return Predictions(nodes.to(self._device), torch.cat(logits), self._labels[nodes].to(self._device))
