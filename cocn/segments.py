@@ -33,6 +33,7 @@ class SegmentBatch:
         y: [R] labels.
         positions: [U, P] structural or propagated inputs of position regression.
         values: [R, H, S, S, E] edge features in place of the bits.
+        blocks: [R, B] input blocks of the records themselves, side by side (see :mod:`cocn.inputs`).
     """
 
     x: Tensor
@@ -42,6 +43,7 @@ class SegmentBatch:
     y: Tensor | None = None
     positions: Tensor | None = None
     values: Tensor | None = None
+    blocks: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.index.dim() != 3 or self.index.size(0) != self.node.numel():

@@ -28,9 +28,8 @@ def predict_configured(config: "Config") -> "Prediction":
     from pipeline.training.remote_copy import open_checkpoint
 
     store = open_prepared(config, say=say)
-    training = training_directory(
-        vary(config, config.model.name, config.data.split, config.train.seed), store
-    )
+    varied = vary(config, config.model.name, config.data.split, config.train.seed, store)
+    training = training_directory(varied, store)
     name = f"{training.name}.parquet"
     mirror = training_mirror(config, training.name)
     if mirror is None:

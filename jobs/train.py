@@ -30,13 +30,7 @@ def train_configured(config: "Config") -> "BaseModel":
     store = open_prepared(config, say=say)
     with start_parent("train", config) as parent:
         announce(parent)
-        varied = vary(
-            config,
-            config.model.name,
-            config.data.split,
-            config.train.seed,
-            collection=store.is_collection,
-        )
+        varied = vary(config, config.model.name, config.data.split, config.train.seed, store)
         return train(varied, store, parent)
 
 

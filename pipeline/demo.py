@@ -98,7 +98,7 @@ def _run_stages(output: Path, side: int, seed: int, say: Callable[[str], None]) 
         for number, name in enumerate(PER_MODEL, start=2):
             where = "two Ray Train workers" if name == "segment" else "the full graph"
             say(f"{number}/4  train {name} on {where}")
-            results.append(train(configure(config, name), store, parent))
+            results.append(train(configure(config, name, store), store, parent))
         say("4/4  compare")
         tracking = TrackingStore(parent.reference.uri, parent.reference.artifacts)
         selection = select_trainings(tracking, config.tracking.experiment, dataset=store.manifest.name)
@@ -118,9 +118,9 @@ def _run_stages(output: Path, side: int, seed: int, say: Callable[[str], None]) 
         )
 
 
-def configure(config: Config, name: str) -> Config:
+def configure(config: Config, name: str, store: GraphStore) -> Config:
     """The configuration of one of the demo's models."""
-    varied = vary(config, name, config.data.split, config.train.seed)
+    varied = vary(config, name, config.data.split, config.train.seed, store)
     # A graph of this size is trained on before a group of workers has started.
     workers = varied.resources.workers if name == "segment" else 1
     return varied.model_copy(

@@ -15,6 +15,9 @@ class CSR:
 
     indptr: NDArray[np.int64]
     indices: Ids
+    ways: NDArray[np.uint8] | None = None
+    """Directions in which the source lists each entry: 1 from row to column, 2 from column to row, 3 both;
+    None for graphs without direction."""
 
     @property
     def num_nodes(self) -> int:
@@ -27,6 +30,15 @@ class CSR:
 
     def degrees(self) -> NDArray[np.int64]:
         return np.diff(self.indptr)
+
+    def one_way(self, way: int) -> "CSR":
+        """The entries that the source lists in a direction: 1 leads to the nodes that a node points at, 2 to
+        those that point at it."""
+        if self.ways is None:
+            raise ValueError("Expected a graph with directions (got one without)")
+        keep = (self.ways & way) != 0
+        indptr = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[self.indptr]
+        return CSR(indptr=indptr, indices=cast(Ids, self.indices[keep]))
 
 
 def edge_sources(csr: CSR) -> Ids:

@@ -109,7 +109,7 @@ def train(
     chosen = [resolved.data.split] if splits is None else list(range(splits))
     opened = open_prepared(settings[models[0]], models=models[:1], splits=chosen, say=say)
     for name in models:
-        check_graph(opened, vary(settings[name], name, chosen[0], resolved.train.seed), chosen)
+        check_graph(opened, vary(settings[name], name, chosen[0], resolved.train.seed, opened), chosen)
     for name in models[1:]:
         # The same store; what this model reads beyond the first one's stages.
         open_prepared(settings[name], models=[name], splits=chosen)

@@ -68,7 +68,7 @@ def submit(stage: StageName, config: Config, cluster: Cluster, *, upload: bool =
     entrypoint = shlex.join(["python", "-m", f"jobs.{stage}", f"env:{_CONFIG_VARIABLE}"])
     # Apart from the code, so that jobs share one upload and each node's compiled kernels.
     environment: dict[str, object] = {
-        "env_vars": {_CONFIG_VARIABLE: config.model_dump_json(), **_STOP_POLITELY}
+        "env_vars": {_CONFIG_VARIABLE: config.model_dump_json(exclude_unset=True), **_STOP_POLITELY}
     }
     cpus, gpus = driver_resources(stage, config)
     with package() if upload else nullcontext() as directory:

@@ -127,8 +127,9 @@ class SourceOptions(Section):
     weight_column: str | None = decides("store", None)
     """Column of an edge list with a number that comes with each edge, or several separated by commas; by
     default `weight` where there is one."""
-    directed: bool = decides("store", False)
-    """Keep the direction of the edges; distances always ignore it."""
+    directed: bool | Literal["auto"] = decides("store", "auto")
+    """Whether edges have a direction. `auto` keeps that of the source beside the undirected graph, for
+    features of in- and out-neighbours apart; `true` gives it to the windows too; distances ignore it."""
     num_splits: Repetitions = decides("store", 10)
     """Random splits made for graphs that come without any, or folds of a collection's cross-validation."""
     train_share: Annotated[float, Field(gt=0, lt=1)] = decides("store", 0.5)
@@ -212,6 +213,17 @@ class ModelConfig(Section):
 
     name: ModelName = decides("weights", "segment")
     """A member of the CoCN family, or an opponent."""
+    recipe: Literal["auto", "paper", "modern"] = decides("weights", "auto")
+    """`paper` is the paper's network as printed. `modern` reads input blocks through an ego path, mixes nodes
+    with their neighbours and has other defaults; `auto` is modern for nodes, paper for graphs and links."""
+    mixing_blocks: Layers = decides("weights", 4)
+    """Blocks of a modern full-graph model, each a node with its neighbours and its windows."""
+    ego_layers: Layers = decides("weights", 1)
+    """Residual layers of the ego path of a modern model."""
+    windows: bool = decides("weights", True)
+    """Read windows of the orders, beside the ego path of a modern model."""
+    neighbour_labels: bool = decides("weights", True)
+    """Let a modern model read the classes of neighbours that are training nodes, never a node's own."""
     hidden_channels: Width = decides("weights", 64)
     """Width of every layer."""
     heads: Heads = decides("inputs", 8)
@@ -277,6 +289,8 @@ class TrainConfig(Section):
     """Optimiser steps over which the learning rate rises to its peak."""
     weight_decay: NonNegative = decides("weights", 1e-5)
     """Weight decay."""
+    label_smoothing: Fraction = decides("weights", 0.0)
+    """Share of the target that is spread over all classes; CoCN models on single graphs have it."""
     class_weights: bool = decides("weights", False)
     """Weigh each class by the inverse of its share of the training nodes."""
     metric: Literal["auto", MetricName] = decides("weights", "auto")

@@ -9,7 +9,8 @@ Public names, by module:
     edgelists: TEXT_SUFFIXES, TextFormat
     external_sort: MEMORY_EDGES
     generators: power_law
-    networkit_graphs: Generator, networkit_graph, power_law_graph, search_distances, time_search
+    networkit_graphs: Generator, measure_structure, networkit_graph, power_law_graph, search_distances,
+        time_search
     published:
     pyg:
     stage: DEFAULT_NODES, Ingested, describe_source, existing_parent, ingest, is_collection, is_generated,

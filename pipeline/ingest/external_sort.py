@@ -1,7 +1,7 @@
 """Adjacency structures from more edges than fit in memory: sorted range by range, on disk."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.store.arrays import CSR
-from pipeline.store.cleaning import EdgeReport, clean_edges, distinct, entry_rows, index_type
+from pipeline.store.cleaning import EdgeReport, clean_edges, distinct, entry_rows, index_type, is_undirected
 
 # Edges kept in memory; sorting them takes about 60 bytes each.
 MEMORY_EDGES = 2**24
@@ -37,6 +37,7 @@ class SortedRange:
     rows: Pairs
     columns: Pairs
     origins: Pairs
+    ways: NDArray[np.uint8]
     num_forward: int
     num_both: int
 
@@ -123,12 +124,17 @@ class EdgeSpill:
         forward = both = 0
         path, kind = self._directory / "indices.bin", index_type(self._num_nodes)
         raw_values = self._mapped("values.bin")
-        with path.open("wb") as file, (self._directory / "entry-values.bin").open("wb") as value_file:
+        with (
+            path.open("wb") as file,
+            (self._directory / "entry-values.bin").open("wb") as value_file,
+            (self._directory / "ways.bin").open("wb") as ways_file,
+        ):
             for number, (low, high) in enumerate(pairwise(bounds)):
                 part = self._sort_range(number, int(low))
                 forward, both = forward + part.num_forward, both + part.num_both
                 degrees[low:high] = np.bincount(part.rows - low, minlength=high - low)
                 part.columns.astype(kind).tofile(file)
+                part.ways.tofile(ways_file)
                 if raw_values is not None:
                     raw_values[part.origins].tofile(value_file)
         indptr = np.zeros(self._num_nodes + 1, dtype=np.int64)
@@ -142,7 +148,15 @@ class EdgeSpill:
             undirected_edges=both // 2,
             symmetrised=not self._directed,
         )
-        return SortedEdges(CSR(indptr, np.asarray(indices)), report, self._mapped("entry-values.bin"))
+        csr = self._with_ways(CSR(indptr, np.asarray(indices)))
+        return SortedEdges(csr, report, self._mapped("entry-values.bin"))
+
+    def _with_ways(self, csr: CSR) -> CSR:
+        """The structure with the directions that the source lists, where it means any."""
+        if self._directed or not csr.num_edges:
+            return csr
+        ways = np.asarray(np.memmap(self._directory / "ways.bin", dtype=np.uint8, mode="r"))
+        return csr if is_undirected(csr, ways) else replace(csr, ways=ways)
 
     def _mapped(self, name: str) -> Values | None:
         path = self._directory / name
@@ -194,7 +208,11 @@ class EdgeSpill:
         raw = (table[:, 0] - low) * (2 * self._num_nodes) + table[:, 1]
         keys = distinct(raw)
         one_way = keys[keys % 2 == 0] >> 1
-        both = distinct(keys >> 1)
+        first = np.flatnonzero(np.diff(keys >> 1, prepend=-1))
+        both = keys[first] >> 1
+        # Even keys run as listed, odd ones the other way.
+        marks = (1 + keys % 2).astype(np.uint8)
+        ways = np.add.reduceat(marks, first, dtype=np.uint8) if first.size else marks
         chosen = one_way if self._directed else both
         origins = np.zeros(0, dtype=np.int64)
         if self._num_values:
@@ -202,7 +220,8 @@ class EdgeSpill:
             order = np.argsort(raw, kind="stable")
             origins = table[order[np.searchsorted(raw[order] >> 1, chosen)], 2]
         rows = chosen // self._num_nodes
-        return SortedRange(rows + low, chosen - rows * self._num_nodes, origins, len(one_way), len(both))
+        columns = chosen - rows * self._num_nodes
+        return SortedRange(rows + low, columns, origins, ways, len(one_way), len(both))
 
     def _range_path(self, number: int) -> Path:
         return self._directory / f"range-{number:05d}.bin"

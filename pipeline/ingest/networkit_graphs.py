@@ -116,3 +116,31 @@ def search_distances(graph: Any, source: int) -> NDArray[np.int64]:
     distances = np.asarray(search.getDistances())
     hops = np.where(distances > len(distances), _UNREACHABLE, distances)
     return hops.astype(np.int64)
+
+
+def measure_structure(csr: CSR) -> list[NDArray[np.float64]]:
+    """Logarithms of core number, PageRank times n, and size of the community; and the local clustering.
+
+    On one thread: what several threads sum up differs in the last bit, and Leiden's communities by more.
+    """
+    import networkit
+
+    graph = networkit_graph(csr)
+    threads = networkit.getMaxNumberOfThreads()
+    networkit.setNumberOfThreads(1)
+    try:
+        networkit.engineering.setSeed(0, False)
+        core = networkit.centrality.CoreDecomposition(graph).run().scores()
+        rank = networkit.centrality.PageRank(graph, damp=0.85, tol=1e-9).run().scores()
+        clustering = networkit.centrality.LocalClusteringCoefficient(graph, turbo=True).run().scores()
+        communities = networkit.community.ParallelLeiden(graph, randomize=False).run().getPartition()
+    finally:
+        networkit.setNumberOfThreads(threads)
+    community = np.asarray(communities.getVector(), dtype=np.int64)
+    sizes = np.bincount(community)[community]
+    return [
+        np.log1p(np.asarray(core)),
+        np.log(np.asarray(rank) * csr.num_nodes + 1e-9),
+        np.asarray(clustering),
+        np.log(sizes),
+    ]

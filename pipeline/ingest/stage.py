@@ -136,7 +136,7 @@ def arrange_tensors(
         _refuse_direction(options)
         graphs = union_of(tensors, options.source)
         return assemble(short_name(options), graphs, num_folds=options.num_splits, seed=options.seed)
-    raw = raw_graph(tensors, options.source, directed=options.directed)
+    raw = raw_graph(tensors, options.source, directed=options.directed is True)
     check_split_labels(options.source, raw)
     return _finish(raw, options), raw.edges
 
@@ -199,7 +199,7 @@ def _collect(options: SourceOptions) -> tuple[CollectionArrays, EdgeReport]:
 
 
 def _refuse_direction(options: SourceOptions) -> None:
-    if options.directed:
+    if options.directed is True:
         raise UserError(
             f"Expected an undirected collection of graphs (got --directed for '{options.source}')"
         )
@@ -214,15 +214,15 @@ def _generate(options: SourceOptions) -> GraphArrays:
 def _read(options: SourceOptions, directory: Path) -> RawGraph:
     entry = BY_NAME.get(options.source)
     if entry is not None:
-        return read_published(entry, options.data_root, directed=options.directed)
+        return read_published(entry, options.data_root, directed=options.directed is True)
     path = Path(options.source)
     if not path.is_file():
         raise UserError(_unknown(options.source))
     name = path.name.removesuffix(".gz")
     if name.endswith(".npz"):
-        return read_npz(path, directed=options.directed)
+        return read_npz(path, directed=options.directed is True)
     if name.endswith(".mat"):
-        return read_mat(path, directed=options.directed)
+        return read_mat(path, directed=options.directed is True)
     if name.endswith((*TEXT_SUFFIXES, ".parquet", *_GRAPH_SUFFIXES)):
         return _read_edges(options, path, directory)
     known = ", ".join((*TEXT_SUFFIXES, ".parquet", ".npz", ".mat", ".pt", *_GRAPH_SUFFIXES))
@@ -249,7 +249,7 @@ def _read_edges(options: SourceOptions, path: Path, directory: Path) -> RawGraph
     edges = EdgeList(path, options.source_column, options.target_column, options.weight_column)
     numbering = _choose_numbering(edges, nodes, options.num_nodes)
     check_not_empty(str(path), numbering.num_nodes)
-    sorted_edges = _sort_edges(edges, numbering, directory, directed=options.directed)
+    sorted_edges = _sort_edges(edges, numbering, directory, directed=options.directed is True)
     size = numbering.num_nodes
     raw = RawGraph(
         name=short_name(options),
@@ -293,7 +293,7 @@ def _read_graph_file(path: Path, options: SourceOptions) -> RawGraph:
         raise UserError(f"Expected '{path}' to hold a graph (got an empty file)")
     size, (rows, columns) = read_networkit(path) if path.suffix == ".nkb" else read_metis(path)
     check_not_empty(str(path), size)
-    csr, report = clean_edges(rows, columns, size, directed=options.directed)
+    csr, report = clean_edges(rows, columns, size, directed=options.directed is True)
     return RawGraph(
         name=short_name(options),
         csr=csr,
@@ -353,12 +353,12 @@ def _finish(raw: RawGraph, options: SourceOptions) -> GraphArrays:
         )
     return GraphArrays(
         name=short_name(options),
-        csr=raw.csr,
+        csr=raw.csr if options.directed == "auto" else replace(raw.csr, ways=None),
         features=raw.features,
         labels=raw.labels,
         splits=splits,
         num_classes=raw.num_classes,
-        directed=options.directed,
+        directed=options.directed is True,
         ids=raw.ids,
         edge_values=raw.edge_values,
         classes=raw.classes,

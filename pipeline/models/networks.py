@@ -1,14 +1,22 @@
 """From configuration to network: which member of the family, and which of its inputs come from the store."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import cocn
 from cocn.graphs import STRUCTURAL_LIMIT
+from cocn.modern import MixingCoCN, StreamingCoCN
 from cocn.positions import Propagation
 from pipeline.config.settings import Config, ModelConfig, SegmentConfig
 from pipeline.features.arrangement import STAGE as ARRANGEMENT
 from pipeline.features.arrangement import ArrangementSummary
+from pipeline.features.selection import (
+    block_widths,
+    graph_blocks,
+    is_private,
+    streaming_blocks,
+    window_block,
+)
 from pipeline.models.opponents import OPPONENTS, STAND_IN_COLUMNS, Opponent, Sizes, build_opponent
 from pipeline.runtime.errors import UserError
 from pipeline.store.arrays import Task
@@ -21,7 +29,7 @@ FAMILY: dict[str, type[cocn.CoCN]] = {
     "segment": cocn.SegmentCoCN,
 }
 MODELS = (*FAMILY, *OPPONENTS)
-Network = cocn.CoCN | Opponent
+Network = cocn.CoCN | MixingCoCN | StreamingCoCN | Opponent
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,8 @@ class Inputs:
         batched: whether a step reads some graphs of a collection.
         num_edge_features: numbers that come with an edge; 0 for plain edges.
         directed: whether edges have a direction.
+        blocks: name and columns of every input block of a modern model.
+        window_columns: columns that its windows read of a node.
     """
 
     num_features: int
@@ -46,6 +56,8 @@ class Inputs:
     task: Task = "node"
     batched: bool = False
     num_edge_features: int = 0
+    blocks: tuple[tuple[str, int], ...] = ()
+    window_columns: int = 0
     directed: bool = False
 
     @classmethod
@@ -65,8 +77,28 @@ class Inputs:
             task=task,
             batched=store.is_collection,
             num_edge_features=store.manifest.num_edge_features,
-            directed=store.directed,
+            directed=store.directed or store.csr().ways is not None,
+            **(_modern_sizes(store, config) if is_modern(config.model, task) else {}),
         )
+
+
+def is_modern(model: ModelConfig, task: Task) -> bool:
+    """Whether a model is one of the modern recipe; see `pipeline.models.recipes` for what `auto` becomes."""
+    return model.recipe == "modern" and model.name in FAMILY and task == "node"
+
+
+def block_names(store: GraphStore, config: Config) -> tuple[str, ...]:
+    """The input blocks that a modern model reads."""
+    choose = streaming_blocks if streams(config.model) else graph_blocks
+    return choose(store, config.data.split, labels=config.model.neighbour_labels)
+
+
+def _modern_sizes(store: GraphStore, config: Config) -> dict[str, Any]:
+    reads_windows = streams(config.model) and config.model.windows
+    return {
+        "blocks": tuple(block_widths(store, block_names(store, config)).items()),
+        "window_columns": sum(block_widths(store, [window_block(store)]).values()) if reads_windows else 0,
+    }
 
 
 def resolve_task(config: Config, store: GraphStore) -> Task:
@@ -150,6 +182,8 @@ def _position_channels(model: ModelConfig, inputs: Inputs) -> int | None:
 
 def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> Network:
     """The network that a configuration describes, with fresh parameters."""
+    if is_modern(model, inputs.task):
+        return _build_modern(model, segments, inputs)
     if model.name in OPPONENTS:
         return build_opponent(model, _opponent_sizes(model, inputs))
     settings: dict[str, Any] = {
@@ -193,6 +227,37 @@ def _opponent_sizes(model: ModelConfig, inputs: Inputs) -> Sizes:
         num_nodes=inputs.num_nodes,
         task=inputs.task,
         directed=inputs.directed,
+    )
+
+
+def _build_modern(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> Network:
+    widths = dict(inputs.blocks)
+    if not streams(model):
+        return MixingCoCN(
+            widths,
+            model.hidden_channels,
+            inputs.num_classes,
+            layers=model.mixing_blocks,
+            ego_layers=model.ego_layers,
+            num_means=2 if inputs.directed else 1,
+            num_taps=2 * (model.kernel_size - 1) if model.windows else 0,
+            dropout=model.dropout,
+            input_dropout=model.feature_dropout,
+            private=[block for block in widths if is_private(block)],
+        )
+    windows = None
+    if model.windows:
+        paper = model.model_copy(update={"recipe": "paper", "propagated_features": 0})
+        sizes = replace(inputs, num_features=inputs.window_columns, num_classes=model.hidden_channels)
+        windows = cast(cocn.SegmentCoCN, build_model(paper, segments, sizes))
+    return StreamingCoCN(
+        widths,
+        windows,
+        model.hidden_channels,
+        inputs.num_classes,
+        ego_layers=model.ego_layers,
+        dropout=model.dropout,
+        input_dropout=model.feature_dropout,
     )
 
 

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 import cocn
+from cocn.modern import BlockGraph
 from pipeline.engine.session import ADDRESS
 from pipeline.engine.tasks import Handle, Tasks, open_tasks
 from pipeline.models.networks import Network, build_model
@@ -33,7 +34,7 @@ from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import WEIGHTS, load_weights, read_origin
 from pipeline.training.collection_feed import evaluation_batches
 from pipeline.training.graph_pool import read_pool
-from pipeline.training.inputs import part_code, part_of_rows, read_graph, read_node_table
+from pipeline.training.inputs import open_graph, part_code, part_of_rows, read_node_table
 from pipeline.training.needs import resolve_needs
 from pipeline.training.opponent_inputs import read_opponent_graph, read_rows
 from pipeline.training.origin import Origin
@@ -282,8 +283,8 @@ def _answer_graph(checkpoint: Path | Remote, origin: Origin, store: GraphStore, 
     """Run a full-graph model once."""
     model = open_model(checkpoint)
     with torch.inference_mode():
-        graph = read_graph(store, origin.config).to(_device())
-        probabilities, embedded = _output(model, model.embed(graph), embeddings)
+        graph = open_graph(store, origin.config).to(_device())
+        probabilities, embedded = _output(model, _embed(model, graph), embeddings)
     return Outputs(np.arange(store.num_nodes), probabilities, embedded)
 
 
@@ -314,7 +315,7 @@ def _answer_collection(
         for part in PARTS:
             chosen = np.flatnonzero(parts == part_code(part))
             for graphs, batch in evaluation_batches(pool, torch.from_numpy(chosen).to(_device())):
-                yield Outputs(graphs.cpu().numpy(), *_output(model, model.embed(batch), embeddings))
+                yield Outputs(graphs.cpu().numpy(), *_output(model, _embed(model, batch), embeddings))
 
 
 @functools.lru_cache(maxsize=4)
@@ -351,6 +352,11 @@ class _RowRange:
 
     def take(self, rows: NDArray[np.int64]) -> Records:
         return self._source.take(rows + self._start)
+
+
+def _embed(model: Network, graph: cocn.GraphBatch | BlockGraph) -> torch.Tensor:
+    embedded: torch.Tensor = model.embed(graph)  # type: ignore[arg-type, operator]
+    return embedded
 
 
 def _output(model: Network, embedded: torch.Tensor, keep: bool) -> tuple[Floats, Floats]:

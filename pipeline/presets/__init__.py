@@ -42,7 +42,8 @@ def load_preset(dataset: str, model: str, *, quick: bool = False) -> dict[str, o
     smaller = content.pop(QUICK, {})
     if quick:
         merge(content, smaller)
-    return {**benchmark.overrides(), **dict(dotted_values(content)), "model.name": model}
+    values = {**benchmark.overrides(), **dict(dotted_values(content)), "model.name": model}
+    return {"model.recipe": "paper", "data.directed": False, **values} if model in FAMILY else values
 
 
 def default_preset(model: str, *, quick: bool = False) -> dict[str, object]:

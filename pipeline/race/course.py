@@ -126,7 +126,7 @@ def _run_training(
     if attempts.is_hopeless(name):
         raise UserError(f"the system killed it {MOST_KILLS} times, most likely for want of memory")
     seed = entrant.config.train.seed
-    config = vary(entrant.config, entrant.model, split, seed, collection=store.is_collection)
+    config = vary(entrant.config, entrant.model, split, seed, store)
     attempts.begin(name)
     try:
         own = open_prepared(config, models=[entrant.model], splits=[split])

@@ -117,6 +117,8 @@ def _overrides(request: Request) -> dict[str, object]:
 
 def _preset(model: str, request: Request, store: GraphStore) -> dict[str, object]:
     benchmark = BENCHMARKS_BY_NAME.get(request.data)
+    if model in FAMILY and not store.is_collection:
+        return {}  # Our models run as users find them: their recipe has defaults for any graph.
     if benchmark is not None and (model in OPPONENTS or model in presets_of(request.data)):
         found = load_preset(request.data, model, quick=request.quick)
     elif model in OPPONENTS:

@@ -9,7 +9,7 @@ Public names, by module:
     adjacency_plots: MAX_BINS, draw_densities, write_image, write_plots
     batching: BatchPlan, EpochOrder
     loader: LoaderState, SegmentLoader
-    records: MemorySource, NodeTable, Records, SegmentSource
+    records: MemorySource, NodeTable, Records, SegmentSource, gather_columns
     stage: PARTS, SegmentSummary, open_segments, segment_parameters, stage_name, write_segments
     windows: Segments, build_segments, check_length
 """

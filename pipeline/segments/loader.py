@@ -11,7 +11,14 @@ from torch import Tensor
 from cocn.segments import SegmentBatch
 from pipeline.segments.batching import BatchPlan, EpochOrder
 from pipeline.segments.prefetch import Prefetcher
-from pipeline.segments.records import Records, SegmentSource, compact, gather_rows
+from pipeline.segments.records import (
+    NodeTable,
+    Records,
+    SegmentSource,
+    compact,
+    gather_columns,
+    gather_rows,
+)
 
 _PREFETCH_BATCHES = 2
 
@@ -165,6 +172,8 @@ class SegmentLoader:
 
     def _assemble(self, records: Records, source: SegmentSource) -> SegmentBatch:
         windows, table = records.windows, source.table
+        if not table.features:
+            return self._without_windows(records, table)
         index = self._empty(windows.ids.shape, torch.int64)
         distinct = compact(windows.ids, index.numpy())
         x = self._empty((distinct.size, table.num_features), torch.float32)
@@ -181,7 +190,27 @@ class SegmentLoader:
             y=self._copy(records.label),
             positions=positions,
             values=self._edge_values(windows.edges, table.edge_values),
+            blocks=self._blocks(records.node, table),
         )
+
+    def _without_windows(self, records: Records, table: NodeTable) -> SegmentBatch:
+        """Records whose windows nobody reads."""
+        nothing = torch.empty((records.node.size, 0, 0), dtype=torch.int64)
+        return SegmentBatch(
+            x=torch.empty(0, 0),
+            index=nothing,
+            words=nothing,
+            node=self._copy(records.node),
+            y=self._copy(records.label),
+            blocks=self._blocks(records.node, table),
+        )
+
+    def _blocks(self, nodes: NDArray[np.integer], table: NodeTable) -> Tensor | None:
+        if not table.blocks:
+            return None
+        out = self._empty((nodes.size, table.num_block_columns), torch.float32)
+        gather_columns(table.blocks, nodes, out.numpy())
+        return out
 
     def _edge_values(
         self, edges: NDArray[np.integer] | None, values: NDArray[np.float32] | None

@@ -36,23 +36,25 @@ class NodeTable:
     """What the model reads of nodes and edges; columns of several files stand side by side, not joined.
 
     Shapes:
-        features: arrays [n, D_i]
+        features: arrays [n, D_i], read of every node of a window
         positions: [n, P] or None
         edge_values: [m, E] by edge id, or None for plain edges
+        blocks: arrays [n, B_i], read of the nodes of records alone; none for models that read windows only
     """
 
-    features: Sequence[NDArray[np.float32]]
+    features: Sequence[NDArray[np.floating]]
     positions: NDArray[np.float32] | None = None
     edge_values: NDArray[np.float32] | None = None
+    blocks: Sequence[NDArray[np.floating]] = ()
 
     def __post_init__(self) -> None:
-        rows = {array.shape[0] for array in self.features}
-        if not self.features or len(rows) > 1:
+        rows = {array.shape[0] for array in (*self.features, *self.blocks)}
+        if len(rows) != 1:
             raise ValueError(f"Expected 'features' to be arrays with one number of rows (got {sorted(rows)})")
 
     def require_nodes(self, num_nodes: int) -> None:
         """Refuse a table of another graph, whose rows would be read as if they were this one's."""
-        rows = self.features[0].shape[0]
+        rows = (*self.features, *self.blocks)[0].shape[0]
         if rows != num_nodes or (self.positions is not None and self.positions.shape[0] != num_nodes):
             raise ValueError(f"Expected 'table' to have a row for each of the {num_nodes} nodes (got {rows})")
 
@@ -60,16 +62,13 @@ class NodeTable:
     def num_features(self) -> int:
         return sum(array.shape[1] for array in self.features)
 
+    @property
+    def num_block_columns(self) -> int:
+        return sum(array.shape[1] for array in self.blocks)
+
     def gather(self, ids: NDArray[np.integer], out: NDArray[np.float32]) -> None:
         """Copy the features of the nodes `ids` into `out`, [U, D]."""
-        if len(self.features) == 1:
-            gather_rows(self.features[0], ids, out)
-            return
-        start = 0
-        for array in self.features:
-            stop = start + array.shape[1]
-            out[:, start:stop] = np.take(array, ids, axis=0)
-            start = stop
+        gather_columns(self.features, ids, out)
 
 
 class SegmentSource(Protocol):
@@ -182,6 +181,20 @@ def _open_shard(store: GraphStore, name: str) -> Shard:
         bits=cast("NDArray[np.int64]", store.array(name, "bits")),
         edges=cast("NDArray[np.int32]", store.array(name, "edges")) if has_edges else None,
     )
+
+
+def gather_columns(
+    arrays: Sequence[NDArray[np.floating]], ids: NDArray[np.integer], out: NDArray[np.float32]
+) -> None:
+    """Copy rows of several mapped matrices side by side into `out`, whatever their precision."""
+    if len(arrays) == 1 and arrays[0].dtype == out.dtype:
+        gather_rows(cast("NDArray[np.float32]", arrays[0]), ids, out)
+        return
+    start = 0
+    for array in arrays:
+        stop = start + array.shape[1]
+        out[:, start:stop] = np.take(array, ids, axis=0)
+        start = stop
 
 
 def gather_rows(array: NDArray[np.float32], ids: NDArray[np.integer], out: NDArray[np.float32]) -> None:

@@ -71,6 +71,8 @@ class GraphArrays:
             "edges/indices.arrow": pa.table({"indices": self.csr.indices}),
             "nodes/labels.arrow": pa.table({"label": self.labels}),
         }
+        if self.csr.ways is not None:
+            tables["edges/ways.arrow"] = pa.table({"ways": self.csr.ways})
         if self.features.shape[1]:
             tables["nodes/features.arrow"] = pa.table({"features": list_column(self.features)})
         if len(self.splits):

@@ -2,6 +2,7 @@
 
 # mypy: allow-untyped-decorators, allow-untyped-defs
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,28 @@ def clean_edges(
         undirected_edges=len(both) // 2,
         symmetrised=not directed,
     )
-    return csr_from_keys(forward if directed else both, num_nodes), report
+    if directed:
+        return csr_from_keys(forward, num_nodes), report
+    csr = csr_from_keys(both, num_nodes)
+    ways = _find_ways(both, forward, num_nodes)
+    return (csr if is_undirected(csr, ways) else replace(csr, ways=ways)), report
+
+
+def is_undirected(csr: CSR, ways: NDArray[np.uint8]) -> bool:
+    """Whether the source means no direction: it lists all edges both ways, or each once and its smaller end
+    always first (or always last)."""
+    return np.unique(ways[edge_sources(csr) < csr.indices]).size <= 1
+
+
+def _find_ways(both: NDArray[np.int64], forward: NDArray[np.int64], num_nodes: int) -> NDArray[np.uint8]:
+    """Directions in which each key of `both` is listed (see `CSR.ways`); `forward` holds the listed keys."""
+    reverse = (both % num_nodes) * num_nodes + both // num_nodes
+    there, back = (_contains(forward, keys).astype(np.uint8) for keys in (both, reverse))
+    return there + 2 * back
+
+
+def _contains(ordered: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return np.asarray(np.append(ordered, -1)[np.searchsorted(ordered, keys)] == keys)
 
 
 def symmetric(csr: CSR) -> CSR:

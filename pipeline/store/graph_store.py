@@ -41,6 +41,7 @@ from pipeline.store.manifest import (
 from pipeline.store.stage import Stage, lock_directory
 
 INGEST = "ingest"
+WAYS_FILE = "edges/ways.arrow"
 Summary = TypeVar("Summary", bound=BaseModel)
 
 
@@ -139,9 +140,11 @@ class GraphStore:
     def csr(self) -> CSR:
         """The adjacency structure: both directions of every edge unless the store is directed."""
         indices = self.array("edges/indices.arrow", "indices")
+        ways = self.array(WAYS_FILE, "ways") if WAYS_FILE in self.manifest.files else None
         return CSR(
             indptr=cast(Integers, self.array("edges/indptr.arrow", "indptr")),
             indices=cast("NDArray[np.int32]", indices),
+            ways=cast("NDArray[np.uint8] | None", ways),
         )
 
     def undirected_csr(self) -> CSR:

@@ -13,7 +13,7 @@ Public names, by module:
     feeds: SegmentFeed, open_feed
     graph_pool: read_pool
     hidden_links: read_links
-    inputs: part_code, part_of_rows, read_graph, read_node_table
+    inputs: open_graph, part_code, part_of_rows, read_graph, read_node_table
     job: TrainJob
     launch: RunNote, compared_as, read_note, train, training_directory, training_mirror
     loop: train_worker

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pipeline.config.loading import Config
 from pipeline.models.networks import FAMILY, MODELS
+from pipeline.models.recipes import with_model
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.spelling import suggest
 from pipeline.store.graph_store import GraphStore
@@ -62,7 +63,7 @@ def run_campaign(
     with start_parent("train", config) as parent:
         results = [
             train(
-                vary(own.get(model, config), model, split, seed, collection=store.is_collection),
+                vary(own.get(model, config), model, split, seed, store),
                 store,
                 parent,
             )
@@ -85,16 +86,22 @@ def check_models(models: Sequence[str]) -> None:
             raise UserError(f"Expected a model among {', '.join(MODELS)} (got '{name}'): {hint}")
 
 
-def vary(config: Config, model: str, split: int, seed: int, *, collection: bool = False) -> Config:
+def vary(config: Config, model: str, split: int, seed: int, store: GraphStore | None = None) -> Config:
     """The configuration of one training.
+
+    Without a store the recipe of the model is left open.
 
     A baseline has no heads to share out and gets one worker on a single graph; the graphs of a collection are
     shared out whatever the model.
     """
+    collection = store is not None and store.is_collection
     workers = config.resources.workers if model in FAMILY or collection else 1
+    if store is None:
+        config = config.model_copy(update={"model": config.model.model_copy(update={"name": model})})
+    else:
+        config = with_model(config, model, store)
     return config.model_copy(
         update={
-            "model": config.model.model_copy(update={"name": model}),
             "data": config.data.model_copy(update={"split": split}),
             "train": config.train.model_copy(update={"seed": seed}),
             "resources": config.resources.model_copy(update={"workers": workers}),

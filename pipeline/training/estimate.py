@@ -151,7 +151,7 @@ def _text_size(path: Path, options: SourceOptions) -> Size:
     rows = max(1, round(scale * path.stat().st_size / (1 + sum(map(len, lines)) / len(lines))))
     # A fifth as many nodes as edges is a guess on the safe side for most graphs.
     nodes = options.num_nodes or max(1, rows // 5)
-    entries = rows if options.directed else 2 * rows
+    entries = rows if options.directed is True else 2 * rows
     return Size(nodes, entries, 0, options.num_splits, exact=False, text_bytes=scale * path.stat().st_size)
 
 

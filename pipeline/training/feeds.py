@@ -21,7 +21,7 @@ from pipeline.segments.stage import PARTS
 from pipeline.segments.windows import Segments
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.collection_feed import CollectionFeed
-from pipeline.training.inputs import part_code, read_graph, read_node_table
+from pipeline.training.inputs import open_graph, part_code, read_node_table
 from pipeline.training.link_feed import LinkFeed
 from pipeline.training.needs import resolve_needs
 from pipeline.training.neighbour_feed import NeighbourFeed, samples_neighbours
@@ -134,7 +134,12 @@ class SegmentFeed:
         logits = model(share.batch).float()
         labels = cast(SegmentBatch, share.batch).y
         return F.cross_entropy(
-            logits, cast(Tensor, labels), weight=class_weights, reduction="sum", ignore_index=-1
+            logits,
+            cast(Tensor, labels),
+            weight=class_weights,
+            reduction="sum",
+            ignore_index=-1,
+            label_smoothing=self._config.train.label_smoothing,
         )
 
     def num_rows(self, part: str) -> int:
@@ -173,7 +178,8 @@ class _GraphFeed(OneStepFeed):
     """The whole graph in every step; ranks share out its heads, and each sees every node."""
 
     def __init__(self, store: GraphStore, config: Config, world_size: int, device: torch.device) -> None:
-        self._graph = read_graph(store, config).to(device)
+        self._graph = open_graph(store, config).to(device)
+        self._smoothing = config.train.label_smoothing
         split = torch.from_numpy(store.split(config.data.split).astype(np.int64))
         self._labels = torch.from_numpy(store.labels().astype(np.int64)).to(device)
         self._nodes = {part: (split == part_code(part)).nonzero().squeeze(1).to(device) for part in PARTS}
@@ -188,7 +194,12 @@ class _GraphFeed(OneStepFeed):
         nodes = self._nodes["train"]
         logits = model(share.batch).float()[nodes]
         total = F.cross_entropy(
-            logits, self._labels[nodes], weight=class_weights, reduction="sum", ignore_index=-1
+            logits,
+            self._labels[nodes],
+            weight=class_weights,
+            reduction="sum",
+            ignore_index=-1,
+            label_smoothing=self._smoothing,
         )
         return total / self._world_size
 

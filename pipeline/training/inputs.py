@@ -8,16 +8,21 @@ from numpy.typing import NDArray
 
 import cocn
 from cocn import GraphBatch
+from cocn.aggregation import MeanAggregator
+from cocn.mixing import Surroundings, WindowTaps
+from cocn.modern import BlockGraph
 from pipeline.config.loading import Config
+from pipeline.features.blocks import open_block
 from pipeline.features.propagation import open_propagated
+from pipeline.features.selection import block_widths
 from pipeline.models.networks import position_source
 from pipeline.orders.sequences import dense_ranks
 from pipeline.orders.stage import head_positions
-from pipeline.segments.records import NodeTable
+from pipeline.segments.records import NodeTable, gather_columns
 from pipeline.store.arrays import CSR, SPLIT_NAMES
 from pipeline.store.cleaning import edge_sources, entry_rows
 from pipeline.store.graph_store import GraphStore
-from pipeline.training.needs import Needs
+from pipeline.training.needs import Needs, resolve_needs
 
 
 def part_code(part: str) -> int:
@@ -32,7 +37,11 @@ def part_of_rows(store: GraphStore, split: int) -> NDArray[np.int8]:
 
 def read_node_table(store: GraphStore, needs: Needs) -> NodeTable:
     """What a segment model reads of nodes: features, propagated ones, and what positions come from."""
-    features: list[NDArray[np.float32]] = [store.features()]
+    if needs.blocks:
+        blocks = [open_block(store, block) for block in needs.blocks]
+        windows = [] if needs.window_block is None else [open_block(store, needs.window_block)]
+        return NodeTable(windows, None, store.edge_values() if windows else None, blocks)
+    features: list[NDArray[np.floating]] = [store.features()]
     features += [open_propagated(store, 1 + step) for step in range(needs.feature_hops)]
     table = NodeTable(features, edge_values=store.edge_values())
     if needs.positions == "explicit":
@@ -40,6 +49,42 @@ def read_node_table(store: GraphStore, needs: Needs) -> NodeTable:
     if needs.positions == "implicit":
         return replace(table, positions=store.positions())
     return table
+
+
+def open_graph(store: GraphStore, config: Config) -> GraphBatch | BlockGraph:
+    """The whole graph as the model of a configuration reads it."""
+    needs = resolve_needs(config, store)
+    return read_block_graph(store, config, needs) if needs.blocks else read_graph(store, config)
+
+
+def read_block_graph(store: GraphStore, config: Config, needs: Needs) -> BlockGraph:
+    """The whole graph as a modern model reads it: input blocks, averages over neighbours, and windows."""
+    x = np.empty((store.num_nodes, sum(block_widths(store, needs.blocks).values())), dtype=np.float32)
+    gather_columns([open_block(store, block) for block in needs.blocks], np.arange(store.num_nodes), x)
+    csr = store.csr()
+    directions = [store.undirected_csr()] if csr.ways is None else [csr.one_way(1), csr.one_way(2)]
+    means = tuple(
+        MeanAggregator(torch.tensor(each.indptr), torch.tensor(each.indices), each.num_nodes)
+        for each in directions
+    )
+    taps = None
+    if config.model.windows:
+        places = torch.from_numpy(_places(store, config).T.astype(np.int64))
+        taps = WindowTaps(_edge_index(store.undirected_csr()), places, config.model.kernel_size)
+    return BlockGraph(torch.from_numpy(x), Surroundings(means, taps))
+
+
+def _edge_index(csr: CSR) -> torch.Tensor:
+    return torch.from_numpy(np.stack([edge_sources(csr).astype(np.int64), csr.indices.astype(np.int64)]))
+
+
+def _places(store: GraphStore, config: Config) -> NDArray[np.int32]:
+    """Place of every node in the store's order of every head, [H, n]; tied nodes share one."""
+    settings = config.segments
+    columns = head_positions(
+        store, config.model.heads, length=settings.length, family=config.positions.order, seed=settings.seed
+    )
+    return dense_ranks(np.asarray(columns), store.num_nodes)
 
 
 def read_graph(store: GraphStore, config: Config, visible: CSR | None = None) -> GraphBatch:
@@ -53,22 +98,12 @@ def read_graph(store: GraphStore, config: Config, visible: CSR | None = None) ->
 
     """
     csr = store.csr() if visible is None else visible
-    sources = np.repeat(np.arange(csr.num_nodes, dtype=np.int64), csr.degrees())
-    edge_index = torch.from_numpy(np.stack([sources, csr.indices.astype(np.int64)]))
+    edge_index = _edge_index(csr)
     positions = None
     source = position_source(config.model)
     if source == "fixed":
-        settings = config.segments
-        columns = head_positions(
-            store,
-            config.model.heads,
-            length=settings.length,
-            family=config.positions.order,
-            seed=settings.seed,
-        )
         # Only the order counts, and numbers of places are exact in the type of the features.
-        places = dense_ranks(np.asarray(columns), csr.num_nodes)
-        positions = torch.from_numpy(places.T.astype(np.float32))
+        positions = torch.from_numpy(_places(store, config).T.astype(np.float32))
     elif source == "implicit" and visible is None:
         positions = torch.from_numpy(np.array(store.positions()))
     x = torch.from_numpy(np.array(store.features())) if store.manifest.num_features else None

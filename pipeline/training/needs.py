@@ -5,8 +5,10 @@ from typing import Literal
 
 from pipeline.config.loading import Config
 from pipeline.features.arrangement import STAGE as ARRANGEMENT
+from pipeline.features.blocks import stage_name as block_stage
 from pipeline.features.propagation import stage_name as propagated_stage
-from pipeline.models.networks import position_source, resolve_task, streams
+from pipeline.features.selection import window_block
+from pipeline.models.networks import block_names, is_modern, position_source, resolve_task, streams
 from pipeline.positions.stage import STAGE as POSITIONS
 from pipeline.segments.stage import stage_name as segments_stage
 from pipeline.storage.files import text_sha256
@@ -31,6 +33,8 @@ class Needs:
         feature_hops: propagated features that are read from the store, beside the plain ones.
         position_hops: hops of the propagated features that segments regress positions from; 0 for none.
         stages: the stages that a training reads, by name.
+        blocks: input blocks of a modern model; none for others.
+        window_block: the block that its windows read of their nodes, where they stream.
     """
 
     task: Task
@@ -39,6 +43,13 @@ class Needs:
     feature_hops: int
     position_hops: int
     stages: tuple[str, ...]
+    blocks: tuple[str, ...] = ()
+    window_block: str | None = None
+
+    @property
+    def all_blocks(self) -> tuple[str, ...]:
+        """Every block that is read, of records and of windows."""
+        return self.blocks if self.window_block is None else (*self.blocks, self.window_block)
 
     @property
     def reads_whole_graph(self) -> bool:
@@ -53,6 +64,8 @@ class Needs:
     @property
     def precomputed_positions(self) -> bool:
         """Whether the order of the nodes, or what it is learned from, is computed into the store first."""
+        if self.blocks:
+            return True
         return self.reading in ("segments", "graph") and self.positions != "explicit"
 
     @property
@@ -70,6 +83,8 @@ def resolve_needs(config: Config, store: GraphStore) -> Needs:
     model, split = config.model, config.data.split
     task, positions = resolve_task(config, store), position_source(model)
     reading = _reading(config, store, task)
+    if is_modern(model, task):
+        return _modern_needs(config, store, reading)
     stages, feature_hops, position_hops = {INGEST}, 0, 0
     if reading == "graphs":
         stages.add(ARRANGEMENT)
@@ -84,6 +99,18 @@ def resolve_needs(config: Config, store: GraphStore) -> Needs:
     elif positions != "explicit":
         stages.add(POSITIONS)
     return Needs(task, reading, positions, feature_hops, position_hops, tuple(sorted(stages)))
+
+
+def _modern_needs(config: Config, store: GraphStore, reading: Reading) -> Needs:
+    """Input blocks, and for streaming models the shards, whose records are read even without windows."""
+    blocks = block_names(store, config)
+    window = window_block(store) if reading == "segments" and config.model.windows else None
+    stages = {INGEST, *(block_stage(block) for block in blocks)}
+    if window is not None:
+        stages.add(block_stage(window))
+    if reading == "segments":
+        stages.add(segments_stage(config.data.split))
+    return Needs("node", reading, "fixed", 0, 0, tuple(sorted(stages)), blocks, window)
 
 
 def input_digest(store: GraphStore, config: Config) -> str:

@@ -10,7 +10,9 @@ from pipeline.config.settings import SourceOptions
 from pipeline.engine.session import ray_session
 from pipeline.features.arrangement import write_arrangement
 from pipeline.features.propagation import propagate_features
+from pipeline.features.selection import is_private, write_blocks
 from pipeline.ingest.stage import Ingested, describe_source, ingest, is_collection, options_from, short_name
+from pipeline.models.recipes import with_model
 from pipeline.orders.stage import OrderParameters, OrderSummary, write_orders
 from pipeline.positions.stage import (
     DEFAULT_BUDGET_SECONDS,
@@ -210,7 +212,6 @@ def open_prepared(
     """
     data = config.data
     chosen = [config.model.model_copy(update={"name": name}) for name in models or (config.model.name,)]
-    configs = [config.model_copy(update={"model": model}) for model in chosen]
     place = None if data.store is None else resolve(data.store, config.storage)
     if place is not None and has_manifest(place):
         store = open_store(place)
@@ -221,6 +222,7 @@ def open_prepared(
         length = config.segments.length if ordered else None
         place = place or resolve(default_store(config.output, options), config.storage)
         store = _ingest_checked(options, place, splits or (data.split,), length).store
+    configs = [with_model(config, model.name, store) for model in chosen]
     for each in configs:
         check_graph(store, each, splits or (data.split,))
     needs = [resolve_needs(each, store) for each in configs]
@@ -239,12 +241,16 @@ def _prepare_model(store: GraphStore, config: Config, needs: Needs, splits: Coll
     """
     if needs.reading == "graphs":
         write_arrangement(store, config.positions.truncate)
+    if needs.blocks:
+        write_blocks(store, [block for block in needs.all_blocks if not is_private(block)])
     if needs.propagated_steps and store.manifest.num_features:
         propagate_features(store, needs.propagated_steps, self_loops=config.model.self_loops)
     for split in splits:
         own = config.model_copy(update={"data": config.data.model_copy(update={"split": split})})
         if needs.reading == "links":
             write_links(store, own)
+        if needs.blocks:
+            write_blocks(store, resolve_needs(own, store).all_blocks)
         if needs.reads_shards:
             write_segments(store, own)
 

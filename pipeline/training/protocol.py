@@ -10,6 +10,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from cocn import GraphBatch, SegmentBatch
+from cocn.modern import BlockGraph
 from pipeline.models.metrics import Predictions
 from pipeline.models.opponents import OpponentGraph, RowBatch
 from pipeline.segments.loader import LoaderState
@@ -26,7 +27,7 @@ class Share:
         pairs: [2, P] pairs of nodes of the batch whose links are asked for.
     """
 
-    batch: SegmentBatch | GraphBatch | tuple[GraphBatch, ...] | OpponentGraph | RowBatch
+    batch: SegmentBatch | GraphBatch | BlockGraph | tuple[GraphBatch, ...] | OpponentGraph | RowBatch
     rows: int
     label: Tensor | None = None
     pairs: Tensor | None = None

@@ -28,6 +28,7 @@ def tiny_config(output: Path, **overrides: object) -> Config:
         "output": output,
         "segments.length": 5,
         "segments.shard_rows": 17,
+        "model.recipe": "paper",
         "model.heads": 2,
         "model.hidden_channels": 8,
         "model.kernel_size": 3,

@@ -1,0 +1,95 @@
+"""Which input blocks a model reads of a store, and how they are written where they are missing."""
+
+from collections.abc import Sequence
+
+from pipeline.features.averages import Direction, write_average
+from pipeline.features.blocks import Scale, open_block, stage_name
+from pipeline.features.neighbour_labels import block_name as labels_block
+from pipeline.features.neighbour_labels import has_labels, write_neighbour_labels
+from pipeline.features.own import OWN, PROJECTED, is_wide, needs_projection, write_own, write_projection
+from pipeline.features.structure import STRUCTURE, write_structure
+from pipeline.store.graph_store import GraphStore
+
+#: Hops of averages over neighbours that streaming models read.
+HOPS = 3
+#: Features for each training node from which a graph is tiny.
+TINY_RATIO = 8
+
+
+def streaming_blocks(store: GraphStore, split: int, *, labels: bool = True) -> tuple[str, ...]:
+    """Blocks of a record of which only its own rows can be read: hops are averaged beforehand."""
+    averages = []
+    if store.manifest.num_features and not is_tiny(store, split):
+        averages = [f"mean-{hop}" for hop in range(1, 1 + HOPS)]
+        averages += ["out-1", "in-1"] if store.csr().ways is not None else []
+    return (*_first(store), *averages, STRUCTURE, *_labels(store, split, labels))
+
+
+def graph_blocks(store: GraphStore, split: int, *, labels: bool = True) -> tuple[str, ...]:
+    """Blocks of a node where the model itself averages over neighbours."""
+    return (*_first(store), STRUCTURE, *_labels(store, split, labels))
+
+
+def is_tiny(store: GraphStore, split: int) -> bool:
+    """Whether there are so few training nodes that a model had better read little."""
+    rows = int((store.split(split) == 0).sum()) if store.num_splits else store.num_nodes
+    return store.manifest.num_features > TINY_RATIO * rows
+
+
+def window_block(store: GraphStore) -> str:
+    """The block that windows read of their nodes. Classes of neighbours never: a node's own might return."""
+    return averaged_block(store) if store.manifest.num_features else STRUCTURE
+
+
+def averaged_block(store: GraphStore) -> str:
+    """The block that averages over neighbours are taken of."""
+    return PROJECTED if needs_projection(store) else OWN
+
+
+def is_private(block: str) -> bool:
+    """Whether only the node itself may read a block."""
+    return block.startswith("labels-")
+
+
+def required_stages(store: GraphStore, blocks: Sequence[str]) -> tuple[str, ...]:
+    """The stages of blocks, by name."""
+    return tuple(stage_name(block) for block in blocks)
+
+
+def block_widths(store: GraphStore, blocks: Sequence[str]) -> dict[str, int]:
+    """Columns of each block."""
+    return {block: open_block(store, block).shape[1] for block in blocks}
+
+
+def write_blocks(store: GraphStore, blocks: Sequence[str], *, replace: bool = False) -> None:
+    """Write the blocks that are missing, and those that they are made from."""
+    # Columns of averages over few words are rarely other than zero, as the words themselves.
+    scale: Scale = "whole" if is_wide(store) else "columns"
+    for block in blocks:
+        kind, _, number = block.partition("-")
+        if block == OWN:
+            write_own(store, replace=replace)
+        elif block == PROJECTED:
+            write_own(store, replace=replace)
+            write_projection(store, replace=replace)
+        elif block == STRUCTURE:
+            write_structure(store, replace=replace)
+        elif kind == "labels":
+            write_neighbour_labels(store, int(number), replace=replace)
+        else:
+            write_blocks(store, [averaged_block(store)], replace=replace)
+            for hop in range(1, 1 + int(number)):
+                write_average(store, _direction(kind), hop, averaged_block(store), scale, replace=replace)
+
+
+def _direction(kind: str) -> Direction:
+    directions: dict[str, Direction] = {"mean": "mean", "out": "out", "in": "in"}
+    return directions[kind]
+
+
+def _first(store: GraphStore) -> tuple[str, ...]:
+    return (OWN,) if store.manifest.num_features else ()
+
+
+def _labels(store: GraphStore, split: int, wanted: bool) -> tuple[str, ...]:
+    return (labels_block(split),) if wanted and has_labels(store) else ()
