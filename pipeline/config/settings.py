@@ -261,7 +261,7 @@ class ModelConfig(Section):
     """Propagate after the MLP, as the paper does, or the features before it, once, into the store; `auto` is
     before for segments, which need no graph in memory then, and after otherwise."""
     neighbours: Neighbours = decides("weights", 10)
-    """Neighbours that `sage` samples of a node in each layer."""
+    """Neighbours that `sage` samples of a training node; half as many from hop to hop."""
     self_loops: bool = decides("inputs", True)
     """Add self-loops to the graph that propagates positions."""
     pooling: Literal["mean", "sum"] = decides("weights", "mean")

@@ -7,6 +7,7 @@ import torch
 
 from pipeline.config.loading import Config
 from pipeline.models.networks import streams
+from pipeline.models.opponents import OPPONENTS
 from pipeline.runtime.errors import UserError
 
 
@@ -26,7 +27,12 @@ def memory_hint(config: Config) -> str:
     """What to lower when memory runs out."""
     model = config.model
     sizes = f"model.hidden_channels (now {model.hidden_channels}), model.heads (now {model.heads})"
-    if streams(model):
+    if model.name in OPPONENTS:
+        sizes = (
+            f"model.hidden_channels (now {model.hidden_channels}), model.opponent.layers (now "
+            f"{model.opponent.layers}) or train.batch_size, or try one that reads rows, such as 'sign'"
+        )
+    elif streams(model):
         sizes = f"train.batch_size (now {config.train.batch_size}), {sizes} or segments.length"
     else:
         sizes = (

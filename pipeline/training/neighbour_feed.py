@@ -48,8 +48,9 @@ class NeighbourFeed:
         self._nodes = {part: np.flatnonzero(split == part_code(part)) for part in PARTS}
         self._labels = torch.from_numpy(store.labels().astype(np.int64)).to(device)
         self._plan = BatchPlan(self._nodes["train"].size, config.train.batch_size)
-        layers = config.model.opponent.layers
-        self._sampler = NeighbourSampler(store.undirected_csr(), config.model.neighbours, layers)
+        # Half as many from hop to hop: a neighbourhood of equal ones would soon be the whole graph.
+        fan_outs = [max(config.model.neighbours >> hop, 2) for hop in range(config.model.opponent.layers)]
+        self._sampler = NeighbourSampler(store.undirected_csr(), fan_outs)
         self._epoch = self._step = 0
 
     @property

@@ -2,6 +2,7 @@
 
 # mypy: allow-untyped-decorators, allow-untyped-defs
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,18 +32,17 @@ class Neighbourhood:
 
 
 class NeighbourSampler:
-    """Samples without replacement; with a fan-out of at least the largest degree it takes every neighbour.
+    """Samples without replacement; with fan-outs of at least the largest degree it takes every neighbour.
 
     Args:
         csr: The graph, both directions of every edge.
-        fan_out: Neighbours that are sampled of a node.
-        layers: How many hops.
+        fan_outs: Neighbours that are sampled of a node, hop by hop.
     """
 
-    def __init__(self, csr: CSR, fan_out: int, layers: int) -> None:
+    def __init__(self, csr: CSR, fan_outs: Sequence[int]) -> None:
         self._indptr = np.asarray(csr.indptr)
         self._indices = np.asarray(csr.indices)
-        self._fan_out, self._layers = fan_out, layers
+        self._fan_outs = tuple(fan_outs)
         self._place = np.full(csr.num_nodes, -1, dtype=np.int64)
 
     def sample(self, seeds: NDArray[np.int64], seed: int) -> Neighbourhood:
@@ -50,11 +50,11 @@ class NeighbourSampler:
         nodes, rows, columns = [seeds], [], []
         self._place[seeds] = np.arange(seeds.size)
         frontier, start = seeds, 0
-        for layer in range(self._layers):
+        for layer, fan_out in enumerate(self._fan_outs):
             state = np.uint64((seed * 1_000_003 + layer) % 2**64)
-            counts = np.minimum(np.diff(self._indptr)[frontier], self._fan_out)
+            counts = np.minimum(self._indptr[frontier + 1] - self._indptr[frontier], fan_out)
             found = np.empty(int(counts.sum()), dtype=np.int64)
-            _sample(self._indptr, self._indices, frontier, self._fan_out, state, found)
+            _sample(self._indptr, self._indices, frontier, fan_out, state, found)
             known = start + frontier.size
             fresh = _number_new(found, self._place, known)
             rows.append(np.repeat(np.arange(start, known), counts))
