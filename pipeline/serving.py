@@ -1,6 +1,6 @@
 """The names that logged MLflow models import. They stay, so that models logged by any version load."""
 
 from pipeline.prediction.serving import open_answers
-from pipeline.tracking.mlflow_store import offer_model
+from pipeline.tracking.mlflow_models import offer_model
 
 __all__ = ["offer_model", "open_answers"]

@@ -69,6 +69,11 @@ def train(
     ] = None,
     experiment: Annotated[str | None, typer.Option(help="Name of the MLflow experiment.")] = None,
     output: Annotated[Path | None, typer.Option(help="Directory that holds everything written.")] = None,
+    register_as: Annotated[
+        str | None,
+        typer.Option("--register", help="Register the best training as this model in MLflow."),
+    ] = None,
+    alias: Annotated[str, typer.Option(help="Alias that the registered version gets.")] = "latest-trained",
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of the configuration: KEY=VALUE; repeatable.")
     ] = None,
@@ -82,6 +87,7 @@ def train(
     from pipeline.training.campaign import check_models, run_campaign, vary
     from pipeline.training.preflight import check_graph, check_places, check_resources, check_settings
     from pipeline.training.prepare import open_prepared
+    from pipeline.training.registration import register_best
 
     check_models(models)
     overrides = {
@@ -116,6 +122,8 @@ def train(
     first = resolved.train.seed
     seeded = range(first, first + seeds)
     campaign = run_campaign(settings[models[0]], opened, models, chosen, seeded, settings=settings)
+    if register_as is not None:
+        say(f"registered: {register_best(resolved, campaign.trainings, register_as, alias).uri}")
     emit(campaign, as_json, _table(campaign))
 
 

@@ -9,8 +9,8 @@ Public names, by module:
     arrays: CSR, CollectionArrays, EDGE_FEATURES_FILE, Floats, GraphArrays, Ids, Integers, Pairs,
         SPLIT_NAMES, Task
     classes: class_names
-    cleaning: CleaningReport, EdgeReport, clean_edges, component_labels, describe, distinct, edge_sources,
-        entry_rows, index_type, is_undirected
+    cleaning: CleaningReport, EdgeReport, clean_edges, component_labels, count_parts, describe, distinct,
+        edge_sources, entry_rows, index_type, is_undirected
     graph_store: GraphStore, INGEST, PositionSummary
     manifest: MANIFEST_NAME, Manifest, StageTiming, other_parameters
     splits: NONE, TEST, TRAIN, VALIDATION, cross_validation, random_splits, rows_of_part, splits_from_masks

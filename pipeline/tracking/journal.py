@@ -16,7 +16,9 @@ from pipeline.runtime.locks import try_lock
 from pipeline.storage.files import replace_text
 
 SUFFIX = ".jsonl"
-Kind = Literal["create", "attach", "params", "tags", "metrics", "artifact", "text", "status"]
+Kind = Literal[
+    "create", "attach", "params", "tags", "metrics", "artifact", "text", "table", "dataset", "status"
+]
 
 
 @dataclass(frozen=True)

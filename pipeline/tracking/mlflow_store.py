@@ -1,31 +1,27 @@
 """MLflow, and nothing but MLflow: the store that runs are written to and read from.
 
-This is the only module that imports mlflow. It works with a SQLite file, a tracking server and any database
-MLflow knows. Everything it sends may be sent again: MLflow keeps one copy of a metric with the same key,
-step, time and value, and runs are created under a key of ours that is looked for before a second attempt.
+This module and `mlflow_models` are the only ones that import mlflow. It works with a SQLite file, a tracking
+server and any database MLflow knows. Everything it sends may be sent again: MLflow keeps one copy of a metric
+with the same key, step, time and value, and runs are created under a key of ours that is looked for before a
+second attempt.
 """
 
+import json
 import logging
 import os
-import shutil
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.passwords import hide_passwords, without_password
 
 if TYPE_CHECKING:
-    import pandas as pd
     from mlflow.entities import Run as MlflowRun
     from mlflow.tracking import MlflowClient
-
-    Answer = Callable[[Sequence[int], str | None], pd.DataFrame]
 
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 _Item = TypeVar("_Item")
@@ -37,6 +33,7 @@ _KEY_TAG = "cocn.key"
 # MLflow's pages open on language models unless the address asks for training.
 PAGE_QUERY = "?workflowType=machine_learning"
 PARENT_TAG = "mlflow.parentRunId"
+_TABLES_TAG = "mlflow.loggedArtifacts"
 _METRICS_PER_REQUEST = 1000
 _PARAMS_PER_REQUEST = 100
 _LONGEST_PARAM = 6000
@@ -205,6 +202,28 @@ class TrackingStore:
         else:
             self.client.log_artifact(run_id, str(path), folder)
 
+    def send_table(self, run_id: str, columns: Mapping[str, Sequence[object]], name: str) -> None:
+        """Store a table that MLflow's pages show and compare between runs, in place of one of that name.
+
+        MLflow's own call would append to a table that has arrived already.
+        """
+        rows = [list(row) for row in zip(*columns.values(), strict=True)]
+        self.client.log_text(run_id, json.dumps({"columns": list(columns), "data": rows}), name)
+        self.client.set_tag(run_id, _TABLES_TAG, json.dumps([{"path": name, "type": "table"}]))
+
+    def send_dataset(self, run_id: str, dataset: Mapping[str, str]) -> None:
+        """Name the data that a run was trained on; the same may be sent again.
+
+        Args:
+            run_id: The run.
+            dataset: `name`, `digest`, `source`, and `profile`, which is JSON.
+        """
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        source = json.dumps({"uri": dataset["source"]})
+        named = Dataset(dataset["name"], dataset["digest"], "local", source, profile=dataset["profile"])
+        self.client.log_inputs(run_id, [DatasetInput(named, [InputTag("mlflow.data.context", "training")])])
+
     def send_text(self, run_id: str, text: str, name: str) -> None:
         """Store a text as a file."""
         self.client.log_text(run_id, text, name)
@@ -295,64 +314,6 @@ class TrackingStore:
             return str(found.experiment_id)
 
 
-def save_model(path: Path, script: Path, checkpoint: Path, column: str) -> Path:
-    """Write a model that `mlflow.pyfunc.load_model` runs from code; nothing in it is pickled.
-
-    Args:
-        path: Directory to write, in place of one that is there.
-        script: Python file that calls `offer_model`.
-        checkpoint: Directory that the model reads: safetensors and JSON.
-        column: The column of numbers that it is asked about.
-    """
-    pyfunc = _import_pyfunc()
-    from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
-
-    signature = ModelSignature(
-        Schema([ColSpec(DataType.long, column)]),
-        params=ParamSchema([ParamSpec("store", DataType.string, "")]),
-    )
-    shutil.rmtree(path, ignore_errors=True)
-    with _without_own_warnings():
-        pyfunc.save_model(
-            str(path),
-            python_model=str(script),
-            artifacts={"checkpoint": str(checkpoint)},
-            signature=signature,
-            # Given, so that MLflow does not load the model in another process to guess them.
-            pip_requirements=["cocn"],
-        )
-    return path
-
-
-def offer_model(load: "Callable[[Path], Answer]") -> None:
-    """Name the model of the script that MLflow is running.
-
-    Args:
-        load: Opens a checkpoint; what it returns is called with the numbers of its column and the directory
-            of a store.
-    """
-    pyfunc = _import_pyfunc()
-    # MLflow looks the hints of `predict` up, so their names have to be there.
-    import pandas as pd
-    from mlflow.models import set_model
-    from mlflow.pyfunc.model import PythonModelContext
-
-    class Classifier(pyfunc.PythonModel):  # type: ignore[misc, name-defined]
-        def load_context(self, context: PythonModelContext) -> None:
-            self._answer = load(Path(context.artifacts["checkpoint"]))
-
-        def predict(
-            self,
-            context: PythonModelContext,
-            model_input: pd.DataFrame,
-            params: dict[str, str] | None = None,
-        ) -> pd.DataFrame:
-            return self._answer(list(model_input.iloc[:, 0]), (params or {}).get("store") or None)
-
-    set_model(Classifier())
-
-
 def _reach_database(uri: str) -> None:
     """Fail at once where MLflow would try for minutes to reach a database that refuses."""
     import sqlalchemy
@@ -360,20 +321,6 @@ def _reach_database(uri: str) -> None:
     engine = sqlalchemy.create_engine(uri, poolclass=sqlalchemy.NullPool)
     with engine.connect():
         pass
-
-
-def _import_pyfunc() -> Any:
-    with _without_own_warnings():
-        from mlflow import pyfunc
-    return pyfunc
-
-
-@contextmanager
-def _without_own_warnings() -> Iterator[None]:
-    """Parts of MLflow warn, when they are imported, about hints of MLflow's own."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        yield
 
 
 def _tracked(run: "MlflowRun") -> TrackedRun:

@@ -4,11 +4,12 @@ Records go to a journal on disk and a thread sends them in batches. While the tr
 grows and training goes on; what is left at the end waits for `cocn track sync`.
 """
 
+import json
 import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -91,6 +92,17 @@ class Tracker:
     def log_artifact(self, path: Path, folder: str | None = None) -> None:
         """Store a file or a directory; it must stay where it is until it has been sent."""
         self._append("artifact", {"path": str(path.absolute()), "folder": folder})
+
+    def log_table(self, columns: Mapping[str, Sequence[object]], name: str) -> None:
+        """Store a table, by columns, that MLflow's pages show and compare between runs."""
+        self._append(
+            "table", {"columns": {key: list(values) for key, values in columns.items()}, "name": name}
+        )
+
+    def log_dataset(self, name: str, digest: str, source: str, profile: Mapping[str, object]) -> None:
+        """Name the data that the run is trained on."""
+        described = {"name": name, "digest": digest, "source": source, "profile": json.dumps(dict(profile))}
+        self._append("dataset", described)
 
     def log_text(self, text: str, name: str) -> None:
         """Store a short text as a file of the run."""
@@ -223,12 +235,23 @@ def _send(journal: Journal, store: TrackingStore, records: list[Record]) -> None
             store.send_params(_run_id(journal), values)
         case "tags":
             store.send_tags(_run_id(journal), values)
-        case "artifact":
-            store.send_artifact(_run_id(journal), Path(values["path"]), values["folder"])
-        case "text":
-            store.send_text(_run_id(journal), values["text"], values["name"])
         case "status":
             store.set_status(_run_id(journal), values["status"], first.time)
+        case _:
+            _send_file(_run_id(journal), store, first)
+
+
+def _send_file(run_id: str, store: TrackingStore, record: Record) -> None:
+    values = record.values
+    match record.kind:
+        case "artifact":
+            store.send_artifact(run_id, Path(values["path"]), values["folder"])
+        case "text":
+            store.send_text(run_id, values["text"], values["name"])
+        case "table":
+            store.send_table(run_id, values["columns"], values["name"])
+        case "dataset":
+            store.send_dataset(run_id, values)
 
 
 def _create_run(journal: Journal, store: TrackingStore, record: Record) -> str:

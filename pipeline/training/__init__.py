@@ -24,6 +24,7 @@ Public names, by module:
     origin: Origin
     preflight: check_graph, check_places, check_resources, check_settings, require_source
     prepare: Prepared, STORES, default_store, open_prepared, prepare
+    registration: register_best
     remote_copy: RUN_FILE, open_checkpoint
     results: EpochRecord, TrainResult, read_epochs, read_result
     row_feed: row_batches

@@ -13,6 +13,7 @@ from pipeline.config.loading import Config
 from pipeline.config.marks import decisive_settings
 from pipeline.models.metrics import chosen_metric
 from pipeline.runtime.errors import UserError
+from pipeline.runtime.passwords import hide_passwords
 from pipeline.runtime.progress import Bar, progress
 from pipeline.storage.files import text_sha256
 from pipeline.storage.object_store import Remote
@@ -24,6 +25,7 @@ from pipeline.tracking.runs import STAGE_PREFIX, Earlier, ParentRun, Run, start_
 from pipeline.training.job import TrainJob
 from pipeline.training.loop import train_worker
 from pipeline.training.mlflow_model import write_model
+from pipeline.training.model_card import CARD, write_card
 from pipeline.training.needs import input_digest, resolve_needs
 from pipeline.training.ray_train import train_on_ray
 from pipeline.training.remote_copy import RUN_FILE, pull, reconcile
@@ -32,6 +34,7 @@ from pipeline.training.results import TrainResult, read_epochs, read_now, read_r
 logger = logging.getLogger(__name__)
 
 TRAININGS = "trainings"
+EVALUATION = "evaluation.json"
 _POLL_SECONDS = 0.3
 
 
@@ -114,6 +117,7 @@ def train(
         (directory / RUN_FILE).write_text(RunNote(run_id=run.run_id, key=run.reference.key).model_dump_json())
         seconds = stage_seconds(store, needs.stages)
         run.log(0, {f"{STAGE_PREFIX}{stage}": value for stage, value in seconds.items()})
+        describe_data(run, store)
         job = TrainJob(config, store.place, directory, run.reference, mirror)
         job.publish()
         with _follow(job):
@@ -125,7 +129,19 @@ def train(
             raise UserError(f"Expected a result in '{directory}' (got none): see the messages above")
         run.log_artifact(result.checkpoint, "checkpoint")
         run.log_artifact(write_model(directory, result.checkpoint), "model")
+        run.log_text(write_card(config, store, result, task=needs.task), CARD)
+        scores = sorted(result.test.items())
+        run.log_table(
+            {"metric": [name for name, _ in scores], "test": [value for _, value in scores]}, EVALUATION
+        )
     return result
+
+
+def describe_data(run: Run, store: GraphStore) -> None:
+    """Tell MLflow what a run is trained on."""
+    counts = store.manifest.model_dump(include={"num_nodes", "num_edges", "num_features", "num_classes"})
+    place = str(store.place)
+    run.log_dataset(store.manifest.name, store.digest[:32], hide_passwords(place), counts)
 
 
 def compared_as(config: Config, store: GraphStore, task: Task) -> str:

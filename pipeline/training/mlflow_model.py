@@ -3,7 +3,7 @@
 from importlib.resources import files
 from pathlib import Path
 
-from pipeline.tracking.mlflow_store import save_model
+from pipeline.tracking.mlflow_models import save_model
 from pipeline.training.checkpoint import read_origin
 
 _MODEL = "model"
