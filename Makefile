@@ -7,7 +7,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --constraint co
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-cluster test-torch-sparse lint format bench clean
+.PHONY: help setup demo test test-cluster test-torch-sparse chaos lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,10 @@ $(ENV)/.torch-sparse: $(ENV)/.installed
 
 test-torch-sparse: $(ENV)/.torch-sparse  ## build the extra [torch-sparse] and compare both propagation back ends
 	@$(RUN) -m pytest -m torch_sparse $(PYTEST_ARGS)
+
+CHAOS_ARGS ?= --faults 1000 --seed 0 --time-budget 1h
+chaos: setup  ## faults at random moments of small jobs, one line of JSON each in chaos.jsonl; an hour at the most
+	@$(RUN) -m tests.chaos $(CHAOS_ARGS)
 
 lint: setup  ## ruff and mypy
 	@$(RUN) -m ruff check .

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.fs as pafs
 
@@ -23,6 +23,10 @@ PATIENCE_SECONDS = 120
 CONNECT_SECONDS = 10
 
 
+Disturbance = Literal["drop", "hang", "garbage"]
+GARBAGE = bytes(range(256)) * 256
+
+
 class Line:
     """A TCP relay to a port of this machine.
 
@@ -34,18 +38,28 @@ class Line:
         self._upstream = upstream
         self._open: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._whole = True
+        self._state: Disturbance | Literal["whole"] = "whole"
         self.port = int(self._listener.getsockname()[1])
         self.bytes = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def restore(self) -> None:
-        """Take connections, at the same port as before."""
-        self._whole = True
+        """Take connections, at the same port as before; those that hung are broken."""
+        hung, self._state = self._state == "hang", "whole"
+        if hung:
+            self._break()
 
     def cut(self) -> None:
         """Break the connections that are open, and new ones as they come."""
-        self._whole = False
+        self.disturb("drop")
+
+    def disturb(self, how: "Disturbance") -> None:
+        """Break connections, let them hang, or answer them with bytes that mean nothing."""
+        self._state = how
+        if how == "drop":
+            self._break()
+
+    def _break(self) -> None:
         for end in list(self._open):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -75,7 +89,7 @@ class Line:
                 far.settimeout(None)
                 ends = {near, far}
                 self._open |= ends
-                if self._whole:
+                if self._state != "drop":
                     back = threading.Thread(target=self._relay, args=(far, near), daemon=True)
                     back.start()
                     self._relay(near, far)
@@ -85,6 +99,10 @@ class Line:
     def _relay(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(65_536):
+                while self._state == "hang":
+                    time.sleep(0.02)
+                if self._state == "garbage" and source.getpeername()[1] == self._upstream:
+                    data = GARBAGE[: len(data)]
                 target.sendall(data)
                 self.bytes += len(data)
         for end in (source, target):
