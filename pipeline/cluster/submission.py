@@ -29,7 +29,7 @@ CLUSTER_KEYS = ("resources.", "tracking.", "storage.", "output", "data.store", "
 _CONFIG_VARIABLE = "COCN_CONFIG"
 # Stopping a job is Ctrl-C, with time to close runs; Ray's default is a signal that it handles itself.
 _STOP_POLITELY = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "30"}
-_JUNK = shutil.ignore_patterns("__pycache__", "*.pyc", "*.nbi", "*.nbc", ".*", "*.tmp", "records")
+_JUNK = shutil.ignore_patterns("*.md", "__pycache__", "*.pyc", "*.nbi", "*.nbc", ".*", "*.tmp", "records")
 # Looks for a path where the job will look, without sending any code of ours.
 _PROBE = "import os, sys; sys.exit(0 if os.path.exists(sys.argv[1]) else 3)"
 _PROBE_URI = (
@@ -181,6 +181,11 @@ def describe(stage: StageName, config: Config) -> dict[str, str]:
     return {name: value for name, value in known.items() if value}
 
 
+def _leave_out(directory: str, names: list[str]) -> set[str]:
+    """Caches, and links: what they point to need not be code of ours."""
+    return _JUNK(directory, names) | {name for name in names if Path(directory, name).is_symlink()}
+
+
 @contextmanager
 def package() -> Iterator[Path]:
     """A directory with the three packages and nothing else."""
@@ -191,5 +196,5 @@ def package() -> Iterator[Path]:
             spec = find_spec(name)
             if spec is None or spec.origin is None:
                 raise UserError(f"Expected the package '{name}' to be installed (got none): run make setup")
-            shutil.copytree(Path(spec.origin).parent, directory / name, ignore=_JUNK)
+            shutil.copytree(Path(spec.origin).parent, directory / name, ignore=_leave_out)
         yield directory

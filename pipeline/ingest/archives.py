@@ -1,6 +1,7 @@
 """Graphs in one file: the .npz layouts of published benchmarks, and the .mat files of LINKX."""
 
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -10,13 +11,26 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.ingest.apart import read_apart
 from pipeline.ingest.checks import RawGraph, make_raw
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.memory import require_memory
 from pipeline.store.splits import splits_from_masks
 
-#: What decompressing a damaged member raises.
-_DAMAGED = (zlib.error, NotImplementedError, RuntimeError)
+#: What numpy raises at a damaged header, and zlib at a damaged member.
+DAMAGED = (
+    ValueError,
+    OSError,
+    EOFError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    SyntaxError,
+    RuntimeError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 _Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -54,7 +68,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
             return {name: content[name] for name in content.files}
     except FileNotFoundError:
         raise UserError(f"Expected '{path}' to exist (got nothing)") from None
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, *_DAMAGED) as error:
+    except DAMAGED as error:
         raise UserError(f"Expected '{path}' to be a whole .npz file of plain arrays (got {error})") from error
 
 
@@ -93,25 +107,18 @@ def read_mat(path: Path, *, directed: bool = False) -> RawGraph:
     Raises:
         UserError: If the file is damaged or has other content.
     """
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
-    try:
-        content = loadmat(path)
-    except FileNotFoundError:
-        raise UserError(f"Expected '{path}' to exist (got nothing)") from None
-    except (MatReadError, ValueError, OSError, TypeError, NotImplementedError, EOFError) as error:
-        raise UserError(f"Expected '{path}' to be a whole .mat file (got {error})") from error
-    if not {"A", "local_info"} <= content.keys():
-        names = ", ".join(name for name in content if not name.startswith("__"))
-        raise UserError(f"Expected '{path}' to hold 'A' and 'local_info' (got {names or 'nothing'})")
-    matrix, info = content["A"].tocoo(), content["local_info"].astype(np.int64)
+    if not path.is_file():
+        raise UserError(f"Expected '{path}' to exist (got nothing)")
+    arrays = read_apart("mat", path)
+    info = arrays["info"]
+    if info.ndim != 2 or info.shape[1] < 2:
+        raise UserError(f"Expected 'local_info' in '{path}' to have two columns (got shape {info.shape})")
     columns = [info[:, 0], *info[:, 2:].T]
     return make_raw(
         path.stem,
         str(path),
-        matrix.row,
-        matrix.col,
+        arrays["row"],
+        arrays["column"],
         num_nodes=len(info),
         features=np.concatenate([_one_hot(column) for column in columns], axis=1),
         labels=info[:, 1] - 1,

@@ -48,7 +48,7 @@ class EdgeList:
             for batch in self._batches():
                 yield self._block(batch, row)
                 row += batch.num_rows
-        except (pa.ArrowInvalid, pa.ArrowSerializationError, OSError, EOFError) as error:
+        except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
             raise UserError(
                 f"Expected '{self.path}' to be a whole edge list (got {_one_line(error)})"
             ) from error

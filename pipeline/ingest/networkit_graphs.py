@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.runtime.errors import UserError
 from pipeline.store.arrays import CSR
 from pipeline.store.cleaning import clean_edges, edge_sources
 
@@ -72,18 +71,11 @@ def _export_edges(graph: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return table["source"].to_numpy(), table["target"].to_numpy()
 
 
-def read_networkit(path: Path) -> tuple[int, tuple[Any, Any]]:
-    """Nodes and edges of a networkit binary file.
-
-    Raises:
-        UserError: If networkit cannot read it.
-    """
+def read_binary(path: str) -> tuple[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Nodes and edges of a networkit binary file; damaged ones may crash the process."""
     import networkit
 
-    try:
-        graph = networkit.readGraph(str(path), networkit.Format.NetworkitBinary)
-    except Exception as error:  # networkit raises bare exceptions of its own
-        raise UserError(f"Expected '{path}' to be a networkit binary graph (got {error})") from error
+    graph = networkit.readGraph(path, networkit.Format.NetworkitBinary)
     return graph.numberOfNodes(), _export_edges(graph)
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
-from pipeline.ingest.archives import load_arrays
+from pipeline.ingest.archives import DAMAGED, load_arrays
 from pipeline.runtime.errors import UserError
 from pipeline.store.splits import NONE, TEST, TRAIN, VALIDATION
 
@@ -76,7 +76,12 @@ def read_node_file(path: Path, purpose: str, names: ColumnNames) -> NodeColumns:
             return NodeColumns(path, len(values), labels=values)
         return NodeColumns(path, len(values), features=values)
     if path.suffix in (".csv", ".tsv", ".parquet"):
-        return _split_columns(path, _read_table(path), names, purpose)
+        table = _read_table(path)
+        try:
+            return _split_columns(path, table, names, purpose)
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            line = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(f"Expected '{path}' to hold text and numbers (got {line})") from error
     raise UserError(f"Expected '{path}' to end in .npy, .npz, .csv, .tsv or .parquet (got '{path.suffix}')")
 
 
@@ -100,7 +105,7 @@ def _read_array(path: Path, purpose: str) -> NDArray[Any]:
     if path.suffix == ".npy":
         try:
             values = np.load(path, allow_pickle=False, mmap_mode="r")
-        except (ValueError, OSError, EOFError) as error:
+        except DAMAGED as error:
             raise UserError(f"Expected '{path}' to be a whole .npy file of numbers (got {error})") from error
     else:
         arrays = load_arrays(path)
@@ -117,16 +122,31 @@ def _read_array(path: Path, purpose: str) -> NDArray[Any]:
 def _read_table(path: Path) -> pa.Table:
     try:
         if path.suffix == ".parquet":
-            return parquet.read_table(path)
+            return _with_names(parquet.read_table(path))
         delimiter = "\t" if path.suffix == ".tsv" else ","
-        return csv.read_csv(
+        table = csv.read_csv(
             # An empty line of a single column is a gap: without it all rows below would move up.
             path,
             parse_options=csv.ParseOptions(delimiter=delimiter, ignore_empty_lines=False),
         )
-    except (pa.ArrowInvalid, pa.ArrowSerializationError, OSError) as error:
-        line = str(error).splitlines()[0]
+        return _with_names(table)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        line = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"Expected '{path}' to be a whole table with equal rows (got {line})") from error
+
+
+def _with_names(table: pa.Table) -> pa.Table:
+    """The table, if its columns have names that differ and are text.
+
+    Raises:
+        pa.ArrowInvalid: If two columns share a name.
+        UnicodeDecodeError: If a name is no text.
+    """
+    names = table.column_names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise pa.ArrowInvalid(f"two columns named '{twice}'")
+    return table
 
 
 def _split_columns(path: Path, table: pa.Table, names: ColumnNames, purpose: str) -> NodeColumns:

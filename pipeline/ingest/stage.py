@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from pipeline.config.marks import decisive_settings
 from pipeline.config.settings import DataConfig, SourceOptions
+from pipeline.ingest.apart import read_apart
 from pipeline.ingest.archives import read_mat, read_npz
 from pipeline.ingest.checks import (
     RawGraph,
@@ -287,11 +288,13 @@ def _choose_numbering(edges: EdgeList, nodes: NodeColumns | None, num_nodes: int
 
 
 def _read_graph_file(path: Path, options: SourceOptions) -> RawGraph:
-    from pipeline.ingest.networkit_graphs import read_networkit
-
     if path.stat().st_size == 0:
         raise UserError(f"Expected '{path}' to hold a graph (got an empty file)")
-    size, (rows, columns) = read_networkit(path) if path.suffix == ".nkb" else read_metis(path)
+    if path.suffix == ".nkb":
+        arrays = read_apart("nkb", path)
+        size, rows, columns = int(arrays["size"]), arrays["row"], arrays["column"]
+    else:
+        size, (rows, columns) = read_metis(path)
     check_not_empty(str(path), size)
     csr, report = clean_edges(rows, columns, size, directed=options.directed is True)
     return RawGraph(

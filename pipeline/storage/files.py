@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -114,6 +114,18 @@ def parse_sealed_json(text: bytes, place: str) -> dict[str, object]:
     return content
 
 
+def check_inside(names: Iterable[str], place: str) -> None:
+    """Refuse names of files that would lie outside the place whose listing has them.
+
+    Raises:
+        CorruptFileError: Naming the first one.
+    """
+    for name in names:
+        parts = name.split("/")
+        if "\0" in name or "\\" in name or any(part in ("", ".", "..") for part in parts):
+            raise CorruptFileError(f"Expected '{place}' to list files inside it (got '{name}')")
+
+
 @contextmanager
 def atomic_file(path: Path, expected_bytes: int = 0) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path`; it takes the place of `path` once it is safely on disk."""
@@ -148,7 +160,7 @@ def explain_full_disk(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise UserError(f"Expected room on the disk for '{path}' (got none): free some, run again") from error
 

@@ -10,7 +10,13 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pipeline.config.nested_keys import dotted_values
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.memory import peak_memory
-from pipeline.storage.files import parse_sealed_json, text_sha256, write_sealed_json
+from pipeline.storage.files import (
+    CorruptFileError,
+    check_inside,
+    parse_sealed_json,
+    text_sha256,
+    write_sealed_json,
+)
 from pipeline.store.arrays import CollectionArrays, GraphArrays, Task
 
 _SCHEMA_VERSION = 1
@@ -156,7 +162,11 @@ def read_manifest(root: Path) -> Manifest:
     path = root / MANIFEST_NAME
     if not path.is_file():
         raise StoreError(f"Expected '{root}' to be a graph store (got no '{MANIFEST_NAME}' in it)")
-    return parse_manifest(path.read_bytes(), str(root))
+    manifest = parse_manifest(path.read_bytes(), str(root))
+    for folder in {root / name.rpartition("/")[0] for name in manifest.files}:
+        if folder != root and folder.is_symlink():
+            raise CorruptFileError(f"Expected '{folder}' to be a directory of the store (got a link)")
+    return manifest
 
 
 def parse_manifest(text: bytes, root: str) -> Manifest:
@@ -168,11 +178,13 @@ def parse_manifest(text: bytes, root: str) -> Manifest:
             f"(got {content.get('schema_version')}): build it again with `cocn preprocess`"
         )
     try:
-        return Manifest.model_validate(content)
+        manifest = Manifest.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise StoreError(f"Expected '{root}' to have a manifest (got {first['msg']} at '{place}')") from error
+    check_inside(manifest.files, f"{root}/{MANIFEST_NAME}")
+    return manifest
 
 
 def parse_timings(content: Mapping[str, object]) -> dict[str, StageTiming]:

@@ -170,6 +170,8 @@ def read_origin(path: Path) -> Origin:
         raise UserError(f"Expected '{path}' to be a checkpoint with '{_ORIGIN}' (got none)")
     try:
         return Origin.model_validate_json(file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise UserError(f"Expected '{file}' to be UTF-8 text (byte {error.start} is not)") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

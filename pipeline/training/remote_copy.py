@@ -17,7 +17,14 @@ from pipeline.config.locations import Uri
 from pipeline.config.settings import StorageConfig
 from pipeline.runtime.errors import UserError
 from pipeline.runtime.locks import hold_directory
-from pipeline.storage.files import atomic_file, file_sha256, parse_sealed_json, require_space, seal_json
+from pipeline.storage.files import (
+    atomic_file,
+    check_inside,
+    file_sha256,
+    parse_sealed_json,
+    require_space,
+    seal_json,
+)
 from pipeline.storage.object_store import Remote, resolve
 from pipeline.training.checkpoint import find_checkpoint, latest_checkpoint, list_checkpoints, read_state
 from pipeline.training.results import EPOCHS, RESULT
@@ -61,7 +68,11 @@ class Index(BaseModel):
 def read_index(remote: Remote) -> Index | None:
     """What lies at `remote`; None if no training does."""
     text = (remote / _INDEX).read()
-    return None if text is None else Index.model_validate(parse_sealed_json(text, f"{remote}/{_INDEX}"))
+    if text is None:
+        return None
+    index = Index.model_validate(parse_sealed_json(text, f"{remote}/{_INDEX}"))
+    check_inside((*index.parts, *index.texts), f"{remote}/{_INDEX}")
+    return index
 
 
 def reconcile(directory: Path, remote: Remote) -> None:

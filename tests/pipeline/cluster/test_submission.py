@@ -12,7 +12,7 @@ def test_the_package_holds_sources_only() -> None:
     with package() as directory:
         names = {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
         assert {"jobs/train.py", "pipeline/comparison/assets/report.css", "cocn/py.typed"} <= names
-        assert {Path(name).suffix for name in names} <= {".py", ".css", ".js", ".typed", ".yaml"}
+        assert {Path(name).suffix for name in names} <= {".py", ".css", ".js", ".j2", ".typed", ".yaml"}
         assert {Path(name).parts[0] for name in names} == {"cocn", "pipeline", "jobs"}
     assert not directory.exists()
 
