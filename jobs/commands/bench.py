@@ -134,6 +134,38 @@ def baselines(
     emit(run(nodes, rounds=rounds), as_json)
 
 
+@target("fullgraph")
+def fullgraph(
+    nodes: Annotated[int, typer.Option(min=1000, help="Nodes of the power-law graph.")] = 421_961,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = 3,
+    quick: Annotated[bool, typer.Option("--quick", help="One round on small graphs: does it run?")] = False,
+    as_json: Json = False,
+) -> None:
+    """A step of Sparse CoCN on a whole graph: against what it was, the roofline, its growth.
+
+    Example: [bold]cocn bench fullgraph --nodes 421961 --json[/bold]
+    """
+    from pipeline.benchmarks.fullgraph import run
+
+    emit(run(4000, small_nodes=1000, rounds=1) if quick else run(nodes, rounds=rounds), as_json)
+
+
+@target("start")
+def start(
+    nodes: Annotated[int, typer.Option(min=1000, help="Nodes of the graph in the store.")] = 421_961,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = 3,
+    quick: Annotated[bool, typer.Option("--quick", help="One round on a small graph: does it run?")] = False,
+    as_json: Json = False,
+) -> None:
+    """Seconds from the command to the first step, as a multiple of importing torch.
+
+    Example: [bold]cocn bench start --json[/bold]
+    """
+    from pipeline.benchmarks.start import run
+
+    emit(run(2000, rounds=1) if quick else run(nodes, rounds=rounds), as_json)
+
+
 def run_all() -> None:
     """Run every benchmark with its defaults.
 

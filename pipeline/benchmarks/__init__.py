@@ -8,8 +8,10 @@ features, segments, models, training, prediction, comparison, race, tuning, clus
 Public names, by module:
     baselines: run
     expanded: run
+    fullgraph: run
     positions: run
     segments: run
+    start: run
     tracking: run
     train: run
 """

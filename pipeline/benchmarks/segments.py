@@ -193,9 +193,9 @@ def _anonymous_bytes() -> int:
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
 
 
-def make_store(path: Path, nodes: int) -> GraphStore:
-    """A store of a synthetic graph with segments."""
-    store = create_store(path, _make_graph(nodes), _Synthetic(nodes=nodes))
+def make_store(path: Path, nodes: int, *, all_train: bool = True) -> GraphStore:
+    """A store of a synthetic graph with segments; every node is a training node, or a random half is."""
+    store = create_store(path, _make_graph(nodes, all_train), _Synthetic(nodes=nodes))
     with store.begin("positions", _Synthetic(nodes=nodes)) as stage:
         stage.write_table("columns.arrow", pa.table({"columns": list_column(_random_positions(nodes))}))
         stage.commit(PositionSummary(columns=tuple(f"random {head}" for head in range(_HEADS))))
@@ -212,9 +212,11 @@ def _random_positions(nodes: int) -> NDArray[np.float32]:
     return np.random.default_rng(1).standard_normal((nodes, _HEADS)).astype(np.float32)
 
 
-def _make_graph(nodes: int) -> GraphArrays:
-    """A power-law graph with genius' density; every node is a training node."""
+def _make_graph(nodes: int, all_train: bool = True) -> GraphArrays:
+    """A power-law graph with genius' density."""
     graph = power_law(nodes, num_features=_FEATURES, num_classes=_CLASSES)
+    if not all_train:
+        return graph
     return dataclasses.replace(graph, splits=np.zeros((1, nodes), dtype=np.int8))
 
 

@@ -214,11 +214,11 @@ def _time_resorting(store: GraphStore, loop: _Loop, rounds: int) -> tuple[float,
     )
 
 
-def _count_products(loop: _Loop) -> float:
+def count_flops(step: Callable[[], None]) -> float:
     """Floating-point operations of the matrix products of a step."""
     aten = torch.ops.aten
     with FlopCounterMode(display=False, custom_mapping={aten.addmm_: _addmm_flops}) as counter:
-        loop.step()
+        step()
     return float(counter.get_total_flops())
 
 
@@ -230,7 +230,7 @@ def _addmm_flops(
 
 def _time_products(loop: _Loop, rounds: int, side: int = 1536) -> float:
     """Median over rounds of the rate of a step's products, over that of one large product just after."""
-    operations = _count_products(loop)
+    operations = count_flops(loop.step)
     one, two = torch.randn(side, side), torch.randn(side, side)
     shares = []
     for _ in range(rounds):

@@ -20,6 +20,7 @@ class Recorder:
         self._writes = rank == 0
         self._tracker = Tracker(job.tracking, system_metrics=True) if job.tracking and rank == 0 else None
         self._beat, self._beat_state = time.monotonic(), state
+        self._silent = True
         self._epoch_start, self._rows_before = time.monotonic(), state.rows
 
     def start_epoch(self, state: TrainState) -> None:
@@ -34,7 +35,7 @@ class Recorder:
         """Tell whoever watches where the training stands, now and then."""
         now, before = time.monotonic(), self._beat_state
         passed = now - self._beat
-        if not self._writes or passed < _BEAT_SECONDS:
+        if not self._writes or (passed < _BEAT_SECONDS and not self._silent):
             return
         rows = state.rows - before.rows if state.epoch == before.epoch else state.rows
         standing = Now(
@@ -46,6 +47,7 @@ class Recorder:
             steps_per_second=(state.step - before.step) / passed,
         )
         write_now(self._job.directory, standing)
+        self._silent = False  # the first step is told at once
         self._beat, self._beat_state = now, state
 
     def record_epoch(

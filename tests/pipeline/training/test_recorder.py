@@ -44,13 +44,20 @@ def test_a_sign_of_life_counts_what_passed_since_the_last(
     monkeypatch.setattr(pipeline.training.recorder.time, "monotonic", lambda: now)
     recorder = Recorder(make_job(tiny_store, tmp_path), STATE, rank=0)
     now = 50.5
-    recorder.record_step(STATE.after_step(0.5, 4, None), 4)
-    assert read_now(tmp_path) is None
-    now = 52.0
-    recorder.record_step(STATE.after_step(0.5, 4, None), 4)
+    first = STATE.after_step(0.5, 4, None)
+    recorder.record_step(first, 4)
+    told = read_now(tmp_path)  # the first step at once, the next ones now and then
+    assert told is not None
+    assert (told.rows_per_second, told.steps_per_second) == (8.0, 2.0)
+    now = 51.0
+    second = first.after_step(0.5, 4, None)
+    recorder.record_step(second, 4)
+    assert read_now(tmp_path) == told
+    now = 52.5
+    recorder.record_step(second, 4)
     found = read_now(tmp_path)
     assert found is not None
-    assert (found.rows_per_second, found.steps_per_second, found.step) == (2.0, 0.5, 2)
+    assert (found.rows_per_second, found.steps_per_second, found.step) == (2.0, 0.5, 3)
 
 
 def test_other_ranks_write_nothing(tiny_store: GraphStore, tmp_path: Path) -> None:
