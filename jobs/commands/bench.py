@@ -166,13 +166,27 @@ def start(
     emit(run(2000, rounds=1) if quick else run(nodes, rounds=rounds), as_json)
 
 
-def run_all() -> None:
-    """Run every benchmark with its defaults.
+def run_all(
+    record: Annotated[
+        bool, typer.Option("--record", help="Add a line per benchmark to pipeline/benchmarks/history.jsonl.")
+    ] = False,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Minutes that each may take.")] = 3.0,
+) -> None:
+    """Run every benchmark with its defaults, each for a few minutes at most.
 
-    Example: [bold]cocn bench all[/bold]
+    Example: [bold]cocn bench all --record[/bold]
     """
     from rich.console import Console
 
-    for name, function in TARGETS.items():
-        Console().rule(name)
-        function()
+    from pipeline.benchmarks.history import append, measure
+
+    console = Console()
+    for name in TARGETS:
+        console.rule(name)
+        measurement = measure(name, timeout=60 * minutes)
+        if measurement is None:
+            console.print(f"did not end within {minutes:g} minutes (--minutes gives it more)")
+            continue
+        console.print_json(data=measurement.numbers)
+        if record:
+            append(measurement)

@@ -9,6 +9,7 @@ Public names, by module:
     baselines: run
     expanded: run
     fullgraph: run
+    history: append, measure
     positions: run
     segments: run
     start: run
