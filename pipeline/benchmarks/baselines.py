@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from pydantic import BaseModel
 
 from pipeline.config.loading import Config, load_config
+from pipeline.features.selection import write_blocks
 from pipeline.ingest.generators import power_law
 from pipeline.models.networks import Inputs, build_model
 from pipeline.models.opponents import RowBatch
@@ -22,6 +23,7 @@ from pipeline.store.access import create_store
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.job import TrainJob
 from pipeline.training.loop import train_worker
+from pipeline.training.needs import resolve_needs
 from pipeline.training.opponent_inputs import read_rows
 from pipeline.training.optimisation import make_optimiser
 from pipeline.training.results import read_epochs
@@ -87,6 +89,7 @@ def _measure(store: GraphStore, directory: Path, epochs: int, rounds: int) -> Ba
     for number in range(rounds):
         for name in ours:
             config = _configure(name, directory, epochs)
+            write_blocks(store, resolve_needs(config, store).all_blocks)
             ours[name].append(_time_training(store, config, directory / f"{name}-{number}"))
             if name in plain:
                 plain[name].append(_time_plain_loop(store, config))
@@ -137,7 +140,7 @@ def _time_plain_loop(store: GraphStore, config: Config) -> float:
     if not isinstance(model, RowOpponent):
         raise TypeError(f"Expected a model that reads rows (got {config.model.name})")
     train = np.flatnonzero(store.split(0) == 0)
-    rows = read_rows(store, config, model).take(train, torch.device("cpu"))
+    rows = read_rows(store, model).take(train, torch.device("cpu"))
     labels = torch.from_numpy(store.labels()[train].astype(np.int64))
     optimiser = make_optimiser(model.parameters(), config.train)
     times = []

@@ -7,7 +7,9 @@ May import: runtime, config, storage, engine, tracking, store, ingest, paper, pr
 Public names, by module:
     arrangement: ArrangementSummary, STAGE, write_arrangement
     blocks: open_block, stage_name
-    own: is_wide
+    own: OWN, is_wide
     propagation: open_propagated, propagate_features, stage_name
-    selection: block_widths, graph_blocks, is_private, is_tiny, streaming_blocks, window_block, write_blocks
+    selection: block_widths, graph_blocks, hop_blocks, is_private, is_tiny, streaming_blocks, window_block,
+        write_blocks
+    structure: STRUCTURE
 """

@@ -25,6 +25,15 @@ def streaming_blocks(store: GraphStore, split: int, *, labels: bool = True) -> t
     return (*_first(store), *averages, STRUCTURE, *_labels(store, split, labels))
 
 
+def hop_blocks(store: GraphStore, split: int, hops: int, *, labels: bool = True) -> tuple[str, ...]:
+    """Blocks of a perceptron on averages hop by hop, which needs no positions."""
+    averages = []
+    if store.manifest.num_features:
+        averages = [f"mean-{hop}" for hop in range(1, 1 + hops)]
+        averages += ["out-1", "in-1"] if store.csr().ways is not None else []
+    return (*_first(store), *averages, *_labels(store, split, labels))
+
+
 def graph_blocks(store: GraphStore, split: int, *, labels: bool = True) -> tuple[str, ...]:
     """Blocks of a node where the model itself averages over neighbours."""
     return (*_first(store), STRUCTURE, *_labels(store, split, labels))

@@ -8,10 +8,10 @@ features, segments.
 Public names, by module:
     metrics: Evaluation, Predictions, chosen_metric, evaluate_predictions, gather_from_ranks, link_ranks,
         score
-    networks: FAMILY, Inputs, MODELS, Network, block_names, build_model, check_model, is_modern,
-        position_source, resolve_task, streams
+    networks: FAMILY, Inputs, MODELS, Network, block_names, build_model, check_model, position_source,
+        reads_blocks, resolve_task, streams
     opponents: OPPONENTS, Opponent, OpponentGraph, RowBatch
-    opponents.blocks: compute_blocks
+    opponents.blocks: Block, compute_blocks
     opponents.inputs: adjacency_matrix, degree_features
     opponents.perceptrons: RowOpponent
     parallel: distribute

@@ -13,6 +13,7 @@ from pipeline.features.arrangement import ArrangementSummary
 from pipeline.features.selection import (
     block_widths,
     graph_blocks,
+    hop_blocks,
     is_private,
     streaming_blocks,
     window_block,
@@ -45,7 +46,7 @@ class Inputs:
         batched: whether a step reads some graphs of a collection.
         num_edge_features: numbers that come with an edge; 0 for plain edges.
         directed: whether edges have a direction.
-        blocks: name and columns of every input block of a modern model.
+        blocks: name and columns of every input block that the model reads.
         window_columns: columns that its windows read of a node.
     """
 
@@ -78,7 +79,7 @@ class Inputs:
             batched=store.is_collection,
             num_edge_features=store.manifest.num_edge_features,
             directed=store.directed or store.csr().ways is not None,
-            **(_modern_sizes(store, config) if is_modern(config.model, task) else {}),
+            **(_block_sizes(store, config) if reads_blocks(config.model, task) else {}),
         )
 
 
@@ -87,13 +88,21 @@ def is_modern(model: ModelConfig, task: Task) -> bool:
     return model.recipe == "modern" and model.name in FAMILY and task == "node"
 
 
+def reads_blocks(model: ModelConfig, task: Task) -> bool:
+    """Whether a model reads input blocks of the store: modern ones do, and `sign`."""
+    return is_modern(model, task) or (model.name == "sign" and task == "node")
+
+
 def block_names(store: GraphStore, config: Config) -> tuple[str, ...]:
-    """The input blocks that a modern model reads."""
+    """The input blocks that a model reads."""
+    if config.model.name == "sign":
+        recipe = config.model.opponent
+        return hop_blocks(store, config.data.split, recipe.hops, labels=recipe.neighbour_labels)
     choose = streaming_blocks if streams(config.model) else graph_blocks
     return choose(store, config.data.split, labels=config.model.neighbour_labels)
 
 
-def _modern_sizes(store: GraphStore, config: Config) -> dict[str, Any]:
+def _block_sizes(store: GraphStore, config: Config) -> dict[str, Any]:
     reads_windows = streams(config.model) and config.model.windows
     return {
         "blocks": tuple(block_widths(store, block_names(store, config)).items()),
@@ -227,6 +236,7 @@ def _opponent_sizes(model: ModelConfig, inputs: Inputs) -> Sizes:
         num_nodes=inputs.num_nodes,
         task=inputs.task,
         directed=inputs.directed,
+        stored_blocks=inputs.blocks,
     )
 
 

@@ -295,7 +295,7 @@ def _answer_opponent(
     model = cast(Opponent, open_model(checkpoint))
     with torch.inference_mode():
         if isinstance(model, RowOpponent):
-            table = read_rows(store, origin.config, model)
+            table = read_rows(store, model)
             for rows, batch in row_batches(table, np.arange(store.num_nodes), _device()):
                 yield Outputs(rows, *_output(model, model.embed(batch), embeddings))
         else:

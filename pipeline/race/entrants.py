@@ -82,7 +82,8 @@ def choose_models(asked: Sequence[str], store: GraphStore, task: Task) -> tuple[
     if asked:
         return tuple(dict.fromkeys(asked))
     # These take part unasked only where they have something to read: sets of graphs, or directions.
-    special = {"gin": store.is_collection, "dirgnn": store.directed}
+    directed = store.directed or store.csr().ways is not None
+    special = {"gin": store.is_collection, "dirgnn": directed}
     opponents = [name for name in OPPONENTS if special.get(name, True)]
     ours = [name for name, (_, most) in _OURS.items() if store.is_collection or store.num_nodes <= most]
     return tuple(name for name in (*opponents, *ours) if _fits(name, task, store.is_collection))
@@ -127,8 +128,7 @@ def _preset(model: str, request: Request, store: GraphStore) -> dict[str, object
         found = shared_preset("graph" if store.is_collection else _OURS[model][0], quick=request.quick)
     if request.epochs is not None:
         found = {**found, "train.patience": 0}
-    # One graph for all: no preset chooses another form of it.
-    return {key: value for key, value in found.items() if key != "data.directed"}
+    return found
 
 
 def _at(config: Config, store: GraphStore) -> Config:

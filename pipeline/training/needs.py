@@ -8,7 +8,8 @@ from pipeline.features.arrangement import STAGE as ARRANGEMENT
 from pipeline.features.blocks import stage_name as block_stage
 from pipeline.features.propagation import stage_name as propagated_stage
 from pipeline.features.selection import window_block
-from pipeline.models.networks import block_names, is_modern, position_source, resolve_task, streams
+from pipeline.features.structure import STRUCTURE
+from pipeline.models.networks import block_names, position_source, reads_blocks, resolve_task, streams
 from pipeline.positions.stage import STAGE as POSITIONS
 from pipeline.segments.stage import stage_name as segments_stage
 from pipeline.storage.files import text_sha256
@@ -33,7 +34,7 @@ class Needs:
         feature_hops: propagated features that are read from the store, beside the plain ones.
         position_hops: hops of the propagated features that segments regress positions from; 0 for none.
         stages: the stages that a training reads, by name.
-        blocks: input blocks of a modern model; none for others.
+        blocks: input blocks that the model reads; none for most opponents and for the paper's models.
         window_block: the block that its windows read of their nodes, where they stream.
     """
 
@@ -65,7 +66,7 @@ class Needs:
     def precomputed_positions(self) -> bool:
         """Whether the order of the nodes, or what it is learned from, is computed into the store first."""
         if self.blocks:
-            return True
+            return STRUCTURE in self.blocks
         return self.reading in ("segments", "graph") and self.positions != "explicit"
 
     @property
@@ -83,8 +84,8 @@ def resolve_needs(config: Config, store: GraphStore) -> Needs:
     model, split = config.model, config.data.split
     task, positions = resolve_task(config, store), position_source(model)
     reading = _reading(config, store, task)
-    if is_modern(model, task):
-        return _modern_needs(config, store, reading)
+    if reads_blocks(model, task):
+        return _block_needs(config, store, reading)
     stages, feature_hops, position_hops = {INGEST}, 0, 0
     if reading == "graphs":
         stages.add(ARRANGEMENT)
@@ -101,7 +102,7 @@ def resolve_needs(config: Config, store: GraphStore) -> Needs:
     return Needs(task, reading, positions, feature_hops, position_hops, tuple(sorted(stages)))
 
 
-def _modern_needs(config: Config, store: GraphStore, reading: Reading) -> Needs:
+def _block_needs(config: Config, store: GraphStore, reading: Reading) -> Needs:
     """Input blocks, and for streaming models the shards, whose records are read even without windows."""
     blocks = block_names(store, config)
     window = window_block(store) if reading == "segments" and config.model.windows else None

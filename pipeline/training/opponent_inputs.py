@@ -7,14 +7,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pipeline.config.loading import Config
+from pipeline.features.blocks import open_block
 from pipeline.models.opponents import Opponent, OpponentGraph, RowBatch
-from pipeline.models.opponents.blocks import compute_blocks
+from pipeline.models.opponents.blocks import Block, compute_blocks
 from pipeline.models.opponents.inputs import adjacency_matrix, degree_features
 from pipeline.models.opponents.perceptrons import RowOpponent
-from pipeline.store.arrays import CSR, Floats
+from pipeline.store.arrays import Floats
 from pipeline.store.graph_store import GraphStore
-from pipeline.store.splits import rows_of_part
 from pipeline.training.graph_pool import ranges
 
 #: Rows that the scale of features is taken from.
@@ -31,7 +30,7 @@ class RowTable:
         indices: [E] neighbours.
     """
 
-    blocks: tuple[Floats, ...]
+    blocks: tuple[NDArray[np.floating], ...]
     indptr: Tensor | None = None
     indices: Tensor | None = None
 
@@ -44,39 +43,35 @@ class RowTable:
         return RowBatch(blocks, self.indices[entries].to(device), offsets.to(device))
 
 
-def read_rows(store: GraphStore, config: Config, model: RowOpponent) -> RowTable:
-    """The blocks that a model reads, propagated here and now where they depend on the graph."""
-    blocks = model.blocks
-    if (
-        all(block.content == "features" and not block.hops for block in blocks)
-        and store.manifest.num_features
-    ):
-        values = [store.features() for _ in blocks]
-    else:
-        asks = any(block.content == "labels" for block in blocks)
-        labels = _training_labels(store, config) if asks else None
-        adjacency = _read_adjacency(store)
-        x = store.features() if store.manifest.num_features else degree_features(adjacency)
-        values = compute_blocks(blocks, x, adjacency, labels)
+def read_rows(store: GraphStore, model: RowOpponent) -> RowTable:
+    """The blocks that a model reads: from the store, or propagated here and now."""
+    computed = tuple(block for block in model.blocks if block.content != "stored")
+    values = dict(zip(computed, _compute(store, computed), strict=True))
+    blocks = tuple(
+        open_block(store, block.name) if block.content == "stored" else values[block]
+        for block in model.blocks
+    )
     if not model.reads_neighbours:
-        return RowTable(tuple(values))
+        return RowTable(blocks)
     csr = store.undirected_csr()
     indptr, indices = (torch.from_numpy(np.array(part, dtype=np.int64)) for part in (csr.indptr, csr.indices))
-    return RowTable(tuple(values), indptr, indices)
+    return RowTable(blocks, indptr, indices)
 
 
-def _training_labels(store: GraphStore, config: Config) -> Floats:
-    """[n, C] one-hot classes of the training nodes, zeros for all others."""
-    known = np.zeros((store.num_nodes, store.manifest.num_classes), dtype=np.float32)
-    rows = rows_of_part(store.split(config.data.split), "train", config.data.protocol)
-    labels = store.labels()[rows]
-    known[rows[labels >= 0], labels[labels >= 0]] = 1.0
-    return known
+def _compute(store: GraphStore, blocks: tuple[Block, ...]) -> list[Floats]:
+    own = all(block.content == "features" and not block.hops for block in blocks)
+    if own and store.manifest.num_features:
+        return [store.features() for _ in blocks]
+    adjacency = _read_adjacency(store)
+    x = store.features() if store.manifest.num_features else degree_features(adjacency)
+    return compute_blocks(blocks, x, adjacency)
 
 
-def _read_adjacency(store: GraphStore, visible: CSR | None = None) -> object:
+def _read_adjacency(store: GraphStore) -> object:
     """The graph as a SciPy matrix; row i holds the nodes that i points at."""
-    csr = store.csr() if visible is None else visible
+    csr = store.csr()
+    if csr.ways is not None:
+        csr = csr.one_way(1)
     return adjacency_matrix(csr.indptr, csr.indices)
 
 

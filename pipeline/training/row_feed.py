@@ -37,7 +37,7 @@ class RowFeed:
     """
 
     def __init__(self, store: GraphStore, config: Config, model: RowOpponent, device: torch.device) -> None:
-        self._table = read_rows(store, config, model)
+        self._table = read_rows(store, model)
         self._device = device
         self._seed = config.train.seed
         split = store.split(config.data.split)

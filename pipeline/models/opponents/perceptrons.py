@@ -1,10 +1,13 @@
 """MLP, SGC and SIGN: perceptrons on rows, whatever the graph has to say being propagated beforehand."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pipeline.config.settings import ModelConfig
+from pipeline.features.own import OWN
 from pipeline.models.opponents.base import Opponent, Standardisation, make_norm
 from pipeline.models.opponents.blocks import Block, compute_blocks
 from pipeline.models.opponents.inputs import OpponentGraph, RowBatch
@@ -45,12 +48,13 @@ class RowOpponent(Opponent):
 
     def fit(self, rows: RowBatch) -> None:
         """Take the scale of every block from some rows."""
-        for scale, values in zip(self.scales, rows.blocks, strict=True):
-            scale.fit(values)  # type: ignore[operator]
+        for block, scale, values in zip(self.blocks, self.scales, rows.blocks, strict=True):
+            if block.content != "stored":  # which are brought to scale in the store
+                scale.fit(values)  # type: ignore[operator]
 
     def encode(self, graph: OpponentGraph) -> Tensor:
         x = graph.x.detach().cpu().numpy().astype(np.float32)
-        values = compute_blocks(self.blocks, x, graph.adjacency, None)
+        values = compute_blocks(self.blocks, x, graph.adjacency)
         blocks = tuple(torch.from_numpy(np.ascontiguousarray(each)).to(graph.device) for each in values)
         return self.encode_rows(
             _with_neighbours(RowBatch(blocks), graph) if self.reads_neighbours else RowBatch(blocks)
@@ -108,8 +112,16 @@ class SIGN(RowOpponent):
     """Averages hop by hop, each with its own linear map, norm and gate.
 
     As in Frasca et al. (2020) and Maurya et al. (2021). Of directed graphs it reads both directions apart as
-    well; of nodes also degrees and, if asked, how many of the neighbours that are training nodes are of which
-    class.
+    well. Of the nodes of a store it reads the input blocks that our own models read: averages that are taken
+    once, and classes of the neighbours that are training nodes.
+
+    Args:
+        settings: sizes and switches.
+        num_features: columns of x.
+        out_channels: number of outputs.
+        task: what the output is about.
+        directed: whether the graph has directions.
+        stored: names and columns of input blocks; where features are not among them, hops are computed here.
     """
 
     def __init__(
@@ -120,9 +132,9 @@ class SIGN(RowOpponent):
         task: Task,
         *,
         directed: bool = False,
+        stored: Mapping[str, int] | None = None,
     ) -> None:
-        classes = out_channels if task == "node" and settings.opponent.neighbour_labels else 0
-        blocks = _sign_blocks(num_features, classes, settings.opponent.hops, directed=directed)
+        blocks = _sign_blocks(num_features, settings.opponent.hops, stored or {}, directed=directed)
         super().__init__(settings, num_features, out_channels, task, blocks)
         channels = settings.hidden_channels
         self.maps = nn.ModuleList(nn.Linear(block.columns, channels) for block in blocks)
@@ -139,12 +151,13 @@ class SIGN(RowOpponent):
         return hidden
 
 
-def _sign_blocks(num_features: int, classes: int, hops: int, *, directed: bool) -> tuple[Block, ...]:
-    """What SIGN reads; without classes no labels."""
-    features = [Block("features", num_features, "mean", hop) for hop in range(hops + 1)]
-    labels = [Block("labels", classes, "mean", hop) for hop in (1, 2)] if classes else []
-    if directed:
-        for kind in ("mean_out", "mean_in"):
-            features += [Block("features", num_features, kind, hop) for hop in range(1, min(hops, 2) + 1)]
-            labels += [Block("labels", classes, kind, 1)] if classes else []
-    return (*features, Block("degrees", 3), *labels)
+def _sign_blocks(
+    num_features: int, hops: int, stored: Mapping[str, int], *, directed: bool
+) -> tuple[Block, ...]:
+    features = []
+    if OWN not in stored:
+        features = [Block("features", num_features, "mean", hop) for hop in range(hops + 1)]
+        if directed:
+            features += [Block("features", num_features, kind, 1) for kind in ("mean_out", "mean_in")]
+    named = [Block("stored", columns, name=name) for name, columns in stored.items()]
+    return (*features, Block("degrees", 3), *named)

@@ -27,6 +27,8 @@ class Sizes:
     num_nodes: int
     task: Task
     directed: bool
+    stored_blocks: tuple[tuple[str, int], ...] = ()
+    """Name and columns of the input blocks of a store."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,14 @@ def _plain(
 
 
 def _build_sign(settings: ModelConfig, sizes: Sizes) -> Opponent:
-    return SIGN(settings, sizes.num_features, sizes.out_channels, sizes.task, directed=sizes.directed)
+    return SIGN(
+        settings,
+        sizes.num_features,
+        sizes.out_channels,
+        sizes.task,
+        directed=sizes.directed,
+        stored=dict(sizes.stored_blocks),
+    )
 
 
 def _build_linkx(settings: ModelConfig, sizes: Sizes) -> Opponent:

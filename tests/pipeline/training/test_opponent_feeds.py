@@ -8,15 +8,19 @@ import pytest
 import torch
 
 from pipeline.config.loading import Config
+from pipeline.features.selection import write_blocks
+from pipeline.ingest.stage import ingest, options_from
 from pipeline.models.networks import Inputs, build_model
 from pipeline.models.opponents import OPPONENTS, Opponent
+from pipeline.models.opponents.perceptrons import RowOpponent
 from pipeline.prediction.inference import predict
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import find_checkpoint
 from pipeline.training.feeds import open_feed
 from pipeline.training.loop import TrainJob, train_worker
+from pipeline.training.needs import resolve_needs
 from pipeline.training.neighbour_feed import NeighbourFeed, samples_neighbours
-from pipeline.training.opponent_inputs import read_opponent_graph
+from pipeline.training.opponent_inputs import read_opponent_graph, read_rows
 from pipeline.training.protocol import Feed
 from pipeline.training.results import read_epochs, read_result
 from pipeline.training.row_feed import RowFeed
@@ -36,6 +40,7 @@ def configure(name: str, output: Path, **settings: object) -> Config:
 
 def open_opponent(store: GraphStore, config: Config) -> tuple[Opponent, Feed]:
     torch.manual_seed(0)
+    write_blocks(store, resolve_needs(config, store).all_blocks)
     model = build_model(config.model, config.segments, Inputs.of(store, config))
     assert isinstance(model, Opponent)
     return model, open_feed(store, config, model, 0, 1, CPU)
@@ -45,19 +50,21 @@ def open_opponent(store: GraphStore, config: Config) -> tuple[Opponent, Feed]:
 def test_the_feed_is_the_one_of_the_registry_and_answers_as_the_whole_graph(
     name: str, tiny_store: GraphStore, tmp_path: Path
 ) -> None:
-    model, feed = open_opponent(
-        tiny_store, configure(name, tmp_path, model__opponent__neighbour_labels=False)
-    )
+    model, feed = open_opponent(tiny_store, configure(name, tmp_path))
     assert isinstance(feed, FEEDS[OPPONENTS[name].reads])
     feed.start_epoch(0)
     with torch.inference_mode():
         found = feed.predict(model.eval(), "val")
-        everyone = model(read_opponent_graph(tiny_store, CPU))
+        if name == "sign":  # which reads blocks of the store
+            assert isinstance(model, RowOpponent)
+            everyone = model(read_rows(tiny_store, model).take(np.arange(tiny_store.num_nodes), CPU))
+        else:
+            everyone = model(read_opponent_graph(tiny_store, CPU))
     torch.testing.assert_close(found.logits, everyone[found.row], rtol=1e-4, atol=1e-5)
 
 
 def test_row_batches_cover_the_training_rows_once(tiny_store: GraphStore, tmp_path: Path) -> None:
-    _, feed = open_opponent(tiny_store, configure("sign", tmp_path))
+    _, feed = open_opponent(tiny_store, configure("mlp", tmp_path))
     seen = []
     for epoch in range(2):
         feed.start_epoch(epoch)
@@ -84,6 +91,17 @@ def test_with_every_neighbour_samples_answer_as_the_whole_graph(
     assert sum(share.rows for share in shares) == whole.label.numel()
     total = sum(feed.losses(model, share, None) for share in shares)
     torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_directions_of_the_source_are_read(tmp_path: Path) -> None:
+    edges = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
+    features, labels = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
+    np.savez(tmp_path / "ring.npz", edges=edges, features=features, labels=labels)
+    config = configure("dirgnn", tmp_path, data__source=str(tmp_path / "ring.npz"))
+    store = ingest(options_from(config.data), tmp_path / "ring").store
+    adjacency = read_opponent_graph(store, CPU).adjacency.toarray()
+    assert (adjacency == np.roll(np.eye(4), 1, axis=1)).all()
+    assert Inputs.of(store, config).directed
 
 
 def test_samples_are_neighbours_none_twice_and_repeat_with_their_seed(tiny_store: GraphStore) -> None:
@@ -133,6 +151,7 @@ def test_resumed_equals_uninterrupted_and_predict_repeats_the_test_score(
         directory.mkdir()
         for epochs in stops:
             config = configure(name, tmp_path, train__epochs=epochs, **settings)
+            write_blocks(tiny_store, resolve_needs(config, tiny_store).all_blocks)
             train_worker(TrainJob(config, tiny_store.path, directory))
         result = read_result(directory)
         assert result is not None

@@ -45,7 +45,7 @@ def graph(edges: np.ndarray = EDGES, order: Tensor | None = None) -> OpponentGra
 
 def opponent(name: str, task: str = "node", **recipe: object) -> Opponent:
     torch.manual_seed(0)
-    switches = OpponentConfig(attention_heads=2, neighbour_labels=False, local_epochs=1, **recipe)  # type: ignore[arg-type]
+    switches = OpponentConfig(attention_heads=2, local_epochs=1, **recipe)  # type: ignore[arg-type]
     settings = ModelConfig(name=name, hidden_channels=8, dropout=0.0, opponent=switches)  # type: ignore[arg-type]
     return build_opponent(settings, Sizes(5, 3, NUM_NODES, task, directed=True))  # type: ignore[arg-type]
 
@@ -143,13 +143,13 @@ def test_gradients_of_a_sparse_product_are_those_of_the_dense_one() -> None:
     torch.testing.assert_close(x.grad, dense.T @ weights)
 
 
-def test_labels_of_neighbours_leave_out_the_own_label() -> None:
+def test_hops_are_averages_of_averages() -> None:
     path = adjacency(np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), 3)
-    labels = np.eye(3, dtype=np.float32)
-    blocks = tuple(Block("labels", 3, "mean", hops) for hops in (1, 2))
-    one, two = compute_blocks(blocks, np.zeros((3, 0), np.float32), path, labels)
-    np.testing.assert_allclose(one, [[0, 1, 0], [0.5, 0, 0.5], [0, 1, 0]])
-    np.testing.assert_allclose(two, [[0, 0, 0.5], [0, 0, 0], [0.5, 0, 0]])
+    blocks = (*(Block("features", 1, "mean", hops) for hops in (0, 2)), Block("degrees", 3))
+    own, two, degrees = compute_blocks(blocks, np.array([[1], [2], [5]], np.float32), path)
+    np.testing.assert_allclose(own, [[1], [2], [5]])
+    np.testing.assert_allclose(two, [[3], [2], [3]])
+    np.testing.assert_allclose(degrees, np.log1p([[1, 1, 1], [2, 2, 2], [1, 1, 1]]), rtol=1e-6)
 
 
 def test_polynormer_answers_by_attention_after_its_local_epochs() -> None:
