@@ -307,7 +307,7 @@ GRAPHS: dict[str, tuple[str, Writer, str]] = {
     "mat of other content": (
         "g.mat",
         lambda path: scipy.io.savemat(path, {"B": np.eye(2)}),
-        "'A' and 'local_info' (got B)",
+        "(got B in place of 'A' and 'local_info')",
     ),
     "empty metis": ("g.metis", text(""), "an empty file"),
     "metis of words": ("g.metis", text("hello world\n"), "numbers of nodes and edges"),
@@ -896,6 +896,7 @@ def test_checkpoint(kind: str, mistake: Callable[..., str], tmp_path: Path, plac
 @pytest.mark.parametrize("kind", ENVIRONMENT)
 def test_environment(kind: str, mistake: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     variables, words, expected = ENVIRONMENT[kind]
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)  # of the Ray that other tests started
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert expected in mistake(*words)
