@@ -1,5 +1,7 @@
 """Graphs small enough to check by hand, and the one Ray that all tests share."""
 
+import jobs  # noqa: F401, I001  # First: it sets how threads wait, before torch is loaded.
+
 from collections.abc import Iterator
 from pathlib import Path
 

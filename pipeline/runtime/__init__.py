@@ -14,4 +14,5 @@ Public names, by module:
     progress: Bar, progress
     provenance: RECORDS, SOURCE, device_name, library_versions, source_revision, user_name
     spelling: suggest
+    threads: wait_passively
 """
