@@ -16,8 +16,12 @@ from pipeline.store.graph_store import GraphStore
 STREAMING_STEPS = 1000
 STREAMING_EPOCHS = (15, 100)
 #: Nodes that a full-graph model sees in all steps together, and between how many epochs that is.
-GRAPH_NODES = 20_000_000
-GRAPH_EPOCHS = (100, 400)
+GRAPH_NODES = 3_000_000
+GRAPH_EPOCHS = (100, 300)
+
+
+#: Graphs up to this size get twice as many mixing blocks, for the same time.
+_DEEP_NODES = 50_000
 
 
 def with_model(config: Config, name: str, store: GraphStore) -> Config:
@@ -68,7 +72,7 @@ def _depth(store: GraphStore, few: bool) -> dict[str, Any]:
     """Blocks that mix neighbours: few where features say much by themselves, many where they say little."""
     if is_wide(store):
         return {"mixing_blocks": 1 if few else 2}
-    return {"mixing_blocks": 8, "dropout": 0.2}
+    return {"mixing_blocks": 8 if store.num_nodes <= _DEEP_NODES else 4, "dropout": 0.2}
 
 
 def _between(bounds: tuple[int, int], value: int) -> int:
