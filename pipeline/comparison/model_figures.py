@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pipeline.comparison.history import Selection, Training
 from pipeline.comparison.page import embed_picture, fill_template
 from pipeline.comparison.report import Figure
-from pipeline.comparison.svg_charts import Series, line_chart, matrix_chart
+from pipeline.comparison.svg_charts import Series, line_chart, matrix_chart, share_bars
 from pipeline.orders.coverage import Coverage
 from pipeline.prediction.node_tables import Floats
 from pipeline.prediction.serving import Answers
@@ -24,6 +24,7 @@ from pipeline.store.access import open_store
 from pipeline.store.classes import class_names
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import find_checkpoint, read_origin
+from pipeline.training.results import read_result
 
 #: Points of a ROC curve; more cannot be told apart.
 _ROC_POINTS = 200
@@ -63,7 +64,19 @@ def figures_for(selection: Selection, store: GraphStore | None = None) -> list[F
         if binary:
             figures.append(_draw_roc(dataset, binary))
         figures += [draw_confusion(one) for one in here if one not in binary]
-    return figures + list(_draw_sequences(tested))
+    return [*figures, *_draw_gates(best_trainings(selection)), *_draw_sequences(tested)]
+
+
+def _draw_gates(trainings: Sequence[Training]) -> Iterator[Figure]:
+    """What each model looked at: the share of every input block, for models that have blocks."""
+    rows = []
+    for training in trainings:
+        result = read_result(Path(training.directory)) if training.directory else None
+        if result is not None and result.gates:
+            rows.append((f"{training.model}, {training.dataset}", result.gates))
+    if rows:
+        caption = "Share of each input block in what a model reads: its gate times the size of its weights."
+        yield Figure("What the models looked at", caption=caption, drawing=share_bars(rows), wide=True)
 
 
 def best_trainings(selection: Selection) -> list[Training]:

@@ -174,6 +174,31 @@ def stacked_chart(rows: Mapping[str, Mapping[str, float]], unit: str) -> str:
     return f'<svg {view} role="img">{"".join(shapes)}</svg>{_legend(names, set(names), first=_PART_COLOUR)}'
 
 
+def share_bars(rows: Sequence[tuple[str, Mapping[str, float]]]) -> str:
+    """One bar per row, cut into shares that add up to 1 and are named where there is room."""
+    left, width, height, gap = 190.0, WIDTH - 200.0, 26.0, 10.0
+    parts = []
+    for number, (label, shares) in enumerate(rows):
+        y = TOP + number * (height + gap)
+        parts.append(f'<text class="tick-y" x="{left - 8:.1f}" y="{y + 17:.1f}">{escape(label)}</text>')
+        x = left
+        for order, (name, share) in enumerate(shares.items()):
+            length = share * width
+            opacity = 0.25 + 0.12 * (order % 5)
+            parts.append(
+                f'<rect class="cell" x="{x:.1f}" y="{y:.1f}" width="{max(length - 1, 0):.1f}" '
+                f'height="{height}" fill-opacity="{opacity:.2f}">'
+                f"<title>{escape(f'{name}: {share:.1%}')}</title></rect>"
+            )
+            if length > 7 * len(name):
+                parts.append(
+                    f'<text class="count" x="{x + length / 2:.1f}" y="{y + 17:.1f}">{escape(name)}</text>'
+                )
+            x += length
+    size = TOP + len(rows) * (height + gap)
+    return f'<svg viewBox="0 0 {WIDTH} {size:.0f}" role="img">{"".join(parts)}</svg>'
+
+
 def matrix_chart(counts: Sequence[Sequence[int]], row_label: str, column_label: str) -> str:
     """A square of counts; a cell's strength is its share of the row."""
     size = len(counts)

@@ -257,3 +257,9 @@ def _describe_result(
         checkpoint=best,
         out_of_time=out_of_time,
     )
+
+
+def _gates_of(model: nn.Module) -> dict[str, float]:
+    """How much each input block counts, of models that have blocks."""
+    gates: dict[str, float] = model.gates() if hasattr(model, "gates") else {}  # type: ignore[operator]
+    return gates

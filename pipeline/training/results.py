@@ -74,6 +74,8 @@ class TrainResult(BaseModel):
     """`gin` where the epoch was selected on the test part itself."""
     test_rows: int | None = None
     """Labelled test rows that were scored: a sample of them where the time budget is too small for all."""
+    gates: dict[str, float] = {}
+    """Share of each input block in what a modern model, or SIGN, reads; empty for other models."""
     out_of_time: bool = False
     """Whether the time budget ended it; with a larger one it goes on."""
 
@@ -81,7 +83,8 @@ class TrainResult(BaseModel):
         """What the tracker is told."""
         names = ("test_metric", "best_val_metric", "train_seconds", "num_parameters", "peak_memory_mb")
         scores = {f"test_{name}": value for name, value in self.test.items()}
-        return {**{name: float(getattr(self, name)) for name in names}, **scores}
+        gates = {f"gate/{block}": share for block, share in self.gates.items()}
+        return {**{name: float(getattr(self, name)) for name in names}, **scores, **gates}
 
 
 def append_epoch(directory: Path, record: EpochRecord) -> None:

@@ -13,6 +13,7 @@ from pipeline.comparison.svg_charts import (
     line_chart,
     nice_step,
     scatter_chart,
+    share_bars,
     stacked_chart,
 )
 
@@ -93,3 +94,11 @@ def test_a_front_is_a_stair() -> None:
     assert (y0, x1) == (y1, x2)
     assert x0 < x1
     assert y2 < y1
+
+
+def test_bars_of_shares_fill_their_row_and_escape_their_names() -> None:
+    drawing = share_bars([("segment, <data>", {"own": 0.25, "labels & more": 0.75})])
+    assert "&lt;data&gt;" in drawing
+    assert "labels &amp; more: 75.0%" in drawing
+    widths = [float(part.split('"')[0]) for part in drawing.split(' width="')[1:]]
+    assert widths[1] == pytest.approx(3 * widths[0], rel=0.02)

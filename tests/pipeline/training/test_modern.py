@@ -46,6 +46,8 @@ def test_a_killed_training_continues_to_the_same_weights(
     resumed = read_result(job.directory)
     assert resumed is not None
     assert resumed.weights_sha256 == whole.weights_sha256
+    assert "labels-0" in resumed.gates
+    assert sum(resumed.gates.values()) == pytest.approx(1.0)
     table = predict(resumed.checkpoint, store, tmp_path / "predictions.parquet")
     assert table.num_rows == store.num_nodes
 
