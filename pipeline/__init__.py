@@ -1,4 +1,17 @@
-"""The stages from a raw graph to a compared result, in the order of the data."""
+"""The stages from a raw graph to a compared result, in the order of the data.
+
+    raw graph  ── ingest ──────▶  store: graph, features, labels, splits
+    store      ── positions ───▶  distance profiles, positions
+    positions  ── orders ──────▶  one order per head
+    store      ── features ────▶  input blocks
+    orders     ── segments ────▶  shards of records, streamed as mini-batches
+    settings   ── models ──────▶  network
+    all these  ── training ────▶  checkpoints, and runs in MLflow by way of tracking
+    checkpoint ── prediction ──▶  predictions
+    runs       ── comparison ──▶  table and report
+
+README.md beside this file has the rooms below and above these, and what our words mean.
+"""
 
 from typing import TYPE_CHECKING, Any
 

@@ -15,10 +15,11 @@ from pipeline.reproduce.trained import CellResult, compare
 
 _HEAD = """# Results
 
-Written by `cocn reproduce results` from the records in `pipeline/paper/records`, one a run; nothing here is
-typed. Ours is the mean ± standard deviation over the splits named, on test parts, at the epoch that is best
-on the validation part; the paper's is as printed. *quick* are the smaller settings of the presets, which fit
-a machine without a GPU. A training that its time budget ended is counted as cut short, and not hidden.
+Written by `cocn reproduce results` from the records in `pipeline/paper/records`, one per run; no number
+here was typed by hand. *here* is the mean ± standard deviation over the splits named, on test parts, at the
+epoch that is best on the validation part; *paper* is the number as printed. Our models train with presets,
+and so with the paper's recipe, unless a row says otherwise. *quick* marks the smaller settings of the
+presets, which suit a machine without a GPU. *cut short* counts trainings that their time budget ended.
 """
 _MEASURED = (
     ("isomorphism", "Graph isomorphism"),
@@ -70,7 +71,7 @@ def _belongs(record: TrainingRecord, cell: Cell, scale: str) -> bool:
 def _table_of(rows: Sequence[_Row]) -> str:
     """Ours next to the paper's."""
     lines = [
-        "| data set | model | variant | metric | here | paper | reached | splits | cut short | min each |",
+        "| dataset | model | variant | metric | here | paper | reached | splits | cut short | min each |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
