@@ -39,7 +39,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # On first use: orders and windows are cut in processes that need no torch.
+    # Imported on first use: the processes that compute orders and cut windows need no torch.
     if name in _MODULES:
         return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'cocn' has no attribute '{name}'")

@@ -34,7 +34,7 @@ def read_and_compress(
         band: E.
         kernel_size: K.
         step: step of the layer.
-        following_width: off-diagonals that the layers above read; nothing is computed for none.
+        following_width: off-diagonals that the layers above read; 0 skips their computation.
     """
     near, outer = band.split(kernel_size)
     if following_width == 0:
@@ -112,11 +112,11 @@ class CompressedLayer(nn.Module):
     their number.
 
     Args:
-        in_channels: channels of H; 0 reads structure only.
+        in_channels: channels of H; 0 to read structure only.
         out_channels: channels of the node sets.
         kernel_sizes: one kernel size, or several for inception.
         step: 1, or the largest kernel size for a pooling layer.
-        edge_channels: channels of E; 0 reads node features only.
+        edge_channels: channels of E; 0 to read node features only.
         residual: add the average of the members.
         dropout: dropout rate of the learned part.
     """

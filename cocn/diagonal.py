@@ -183,7 +183,7 @@ class _Diagonal(torch.autograd.Function):
 
 
 def _spread_chunk(x_NGC: Tensor, y_WGO: Tensor, weight_KCO: Tensor, windows: range, step: int) -> None:
-    """Add what a chunk of windows gives back to the places it has read."""
+    """Add the gradient of a chunk of windows to the places it has read."""
     for tap, weight in enumerate(weight_KCO):
         rows = read_tap(x_NGC, windows, tap, step)
         source = rows_of(y_WGO[: rows.size(0)])
@@ -196,7 +196,7 @@ def _spread_chunk(x_NGC: Tensor, y_WGO: Tensor, weight_KCO: Tensor, windows: ran
 def _edge_taps(
     near: Tensor, edge_weight: Tensor, kernel_size: int, windows: range, step: int
 ) -> Iterator[tuple[Tensor, Tensor, tuple[int, slice]]]:
-    """What each tap reads of the band [W, G, P, offsets], the weights [P, offsets, O], and where both are."""
+    """What each tap reads of the band [W, G, P, offsets], its weights [P, offsets, O], and where both are."""
     for tap, pairs in enumerate(_tap_pairs(kernel_size)):
         offsets = min(pairs.stop - pairs.start, near.size(-1))
         rows = read_tap(near, windows, tap, step)[..., :offsets]

@@ -97,7 +97,7 @@ def _graph_by_graph(
     width: int,
     lengths_B: Tensor | None,
 ) -> Band:
-    """A batch of long graphs: each has a period of its own, so each gets a band of its own."""
+    """A batch of long graphs: each has its own period, so each gets its own band."""
     graphs, _, length = rank_BHN.shape
     sizes = [length] * graphs if lengths_B is None else lengths_B.tolist()
     cells = []
@@ -200,8 +200,8 @@ def _band_triangle(
 ) -> Tensor:
     """Upper off-diagonals of one long graph. Returns [N, H, E, W].
 
-    Edges are laid out by column and distance above the diagonal, so that filtering along rows is a product in
-    the last dimension; turning the layout to rows makes filtering along columns one as well.
+    Edges are laid out by column and distance above the diagonal, so that filtering along rows is a product
+    over the last dimension; converting the layout to rows makes filtering along columns one as well.
     """
     heads, length = rank_HN.shape
     taps = num_taps(tau, gate_HN.dtype)

@@ -33,7 +33,7 @@ class GraphBatch:
         slots: [T] place of each arranged node in the padded [B, N] layout; None where nothing is padded.
         lengths: [B] number of nodes of each graph.
         max_length: N.
-        orbits: [T] one number for all nodes that symmetries exchange; None where there are none.
+        orbits: [T] one number shared by all nodes that symmetries exchange; None where there are none.
     """
 
     x: Tensor | None
@@ -89,7 +89,7 @@ class GraphBatch:
         """Average rows, in the order of the input, over nodes that symmetries of their graph exchange."""
         if self.orbits is None:
             return values_TC
-        # Summed in arranged order, so that the last bit does not depend on the input either.
+        # Summed in arranged order, so that not even the last bit depends on the input order.
         arranged = values_TC[self.arrangement]
         sums = torch.zeros_like(arranged).index_add(0, self.orbits, arranged)
         counts = torch.bincount(self.orbits, minlength=self.orbits.numel()).clamp(min=1)
@@ -149,7 +149,7 @@ def prepare(
         ties: how to arrange nodes (see :func:`cocn.ties.tie_ranks`).
         self_loops: add self-loops to Ã.
         truncate: compute structural positions up to this many hops where none are given (small graphs only).
-        find_orbits: look for nodes that symmetries exchange, which only node outputs need.
+        find_orbits: look for nodes that symmetries exchange; only node outputs need this.
     """
     num_nodes = _count_nodes(x, edge_index, positions, batch, num_nodes)
     _check_edges(edge_index, num_nodes, edge_attr)
@@ -242,7 +242,7 @@ def _check_edges(edge_index: Tensor, num_nodes: int, edge_attr: Tensor | None) -
         )
     if edge_attr is not None and edge_attr.size(0) != edge_index.size(1):
         raise ValueError(
-            f"Expected 'edge_attr' to have {edge_index.size(1)} rows, one an edge (got {edge_attr.size(0)})"
+            f"Expected 'edge_attr' to have {edge_index.size(1)} rows, one per edge (got {edge_attr.size(0)})"
         )
 
 
@@ -255,7 +255,7 @@ def _of_each_graph(
     colours: Tensor | None,
     ties: Ties,
 ) -> Tensor:
-    """What a search in one graph finds, for the nodes of all graphs."""
+    """Search each graph on its own and concatenate the results over the nodes of all graphs."""
     if lengths.numel() == 1:
         return search(edge_index, batch.numel(), colours, edge_values, ties)
     found = torch.empty_like(batch)
@@ -271,7 +271,7 @@ def _of_each_graph(
 
 
 def _number_orbits(tie_orbit: Tensor, batch: Tensor, arrangement: Tensor, max_length: int) -> Tensor | None:
-    """Orbits of the arranged nodes of all graphs; None where every node has one of its own."""
+    """Orbits of the arranged nodes of all graphs; None where every node is its own orbit."""
     numbers = (batch * max_length + tie_orbit)[arrangement].unique(return_inverse=True)[1]
     return None if int(numbers.max()) + 1 == numbers.numel() else numbers
 
@@ -284,7 +284,7 @@ def _arrange_edges(
     local: Tensor,
     num_nodes: int,
 ) -> EdgeList:
-    """Edges in arranged numbers, sorted, so that sums over them do not depend on the input order either."""
+    """Edges between arranged nodes, sorted, so that sums over them do not depend on the input order."""
     source, target = arranged[edge_index]
     keys = source * num_nodes + target
     order = keys.argsort(stable=True)
@@ -292,7 +292,7 @@ def _arrange_edges(
     mirrored = (target * num_nodes + source).argsort(stable=True)
     symmetric = torch.equal(keys[order], (target * num_nodes + source)[mirrored])
     if edge_values is not None and values is not None:
-        # Two directions that share a value now may part when values are learned.
+        # Two directions that share a value now may differ once values are learned.
         symmetric &= not edge_values.requires_grad and torch.equal(values, edge_values[mirrored])
     return EdgeList(
         graph=batch[edge_index[0]][order],

@@ -1,4 +1,4 @@
-"""Output modules: from node sets to the prediction of a node, a graph or a link.
+"""Output modules: from node sets to predictions for nodes, graphs or links.
 
 Legend: N places, G sequences, B graphs, H heads, C channels, T nodes, L pairs.
 """

@@ -1,7 +1,7 @@
-"""Input blocks: several kinds of features of a node, each with a linear map and a gate of its own.
+"""Input blocks: several kinds of node features, each with its own linear map and gate.
 
 Blocks are side by side in one matrix: own features, averages over neighbours, structure, classes of
-neighbours. They are standardised beforehand, so that no block drowns the others.
+neighbours. They are standardised beforehand, so that no block drowns out the others.
 
 Legend: R rows, D columns of all blocks, C channels.
 """
@@ -14,10 +14,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-#: Scale of the first weights. A column that is rarely other than zero is hardly trained on: with large
-#: weights it would only be noise to the nodes that have it.
+#: Scale of the initial weights. A column that is almost always zero is hardly trained: with large weights
+#: it would only add noise to the nodes that have it.
 GAIN = 0.1
-#: Blocks that are wider than this are words in a bag: their rows have few entries, of size 1.
+#: Blocks wider than this are treated as bags of words: their rows have few entries, of size 1.
 WIDE = 512
 WIDE_DEVIATION = 0.005
 
@@ -27,7 +27,7 @@ class InputBlocks(nn.Module):
 
     .. math:: \mathbf{h} = \sum_b g_b\,\mathbf{W}_b\,\mathbf{x}_b + \mathbf{c}, \qquad g_b = 2\,\sigma(a_b)
 
-    Gates start at 1. After training they tell how much each block counts: see :meth:`gates`.
+    Gates start at 1. After training they show how much each block counts: see :meth:`gates`.
 
     Args:
         widths: columns of each block, by name, in the order in which they stand side by side.

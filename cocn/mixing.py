@@ -1,11 +1,11 @@
-"""Mixing blocks: a node with its neighbours and with its windows, in every layer.
+"""Mixing blocks: combine a node with its neighbours and its windows, in every layer.
 
 Implements: permute → windows → un-permute → mix heads → norm, residual, dropout. The entries of a window are
-gated by the adjacency: a neighbour in a sequence that is none in the graph contributes nothing.
+gated by the adjacency: a neighbour in a sequence that is not one in the graph contributes nothing.
 
-Gated windows need no sequence. Tap d of a window reads, for every node, its graph neighbours that stand d
-places further in the order of some head; heads share their weights, so what they read can be averaged before
-it is mapped. That is one product with a sparse matrix of (node, tap) rows, in O(m·H·C).
+Gated windows need no sequence. Tap d of a window reads, for every node, its graph neighbours that are d
+places further along in the order of some head; heads share their weights, so what they read can be averaged
+before it is mapped. That is one product with a sparse matrix of (node, tap) rows, in O(m·H·C).
 
 Legend: N nodes, C channels, H heads, K window, T = 2(K−1) taps.
 """
@@ -41,7 +41,7 @@ class WindowTaps:
         distance = offset[edge, head]
         tap = distance + (window - 1) - (distance > 0).long()
         row = source[edge] * self.num_taps + tap
-        # What several heads, or several neighbours at one distance, bring to a tap is averaged.
+        # What several heads, or several neighbours at the same distance, bring to a tap is averaged.
         counts = torch.bincount(row, minlength=num_nodes * self.num_taps)
         values = 1 / counts[row].to(torch.get_default_dtype())
         self.rows = sparse_rows(row, target[edge], values, (num_nodes * self.num_taps, num_nodes))
@@ -83,7 +83,7 @@ class Surroundings:
     """What the mixing blocks of a graph read, built once.
 
     Attributes:
-        means: averages over all neighbours, or over out- and in-neighbours apart for a directed graph.
+        means: averages over all neighbours, or over out- and in-neighbours separately for a directed graph.
         taps: gated windows, or None.
     """
 
@@ -97,14 +97,14 @@ class Surroundings:
 
 
 class MixingBlock(nn.Module):
-    r"""One block: itself, its neighbours and its windows, then a residual connection.
+    r"""One block: the node itself, its neighbours and its windows, then a residual connection.
 
     .. math:: \mathbf{h} \leftarrow \mathbf{h} + \texttt{Dropout}\Big(\texttt{ReLU}\big(\mathbf{W}\mathbf{z}
               + \sum_{\delta} \mathbf{V}_\delta \bar{\mathbf{A}}_\delta \mathbf{z}
               + \sum_d \mathbf{U}_d \bar{\mathbf{A}}_d \mathbf{z}\big)\Big),
               \quad \mathbf{z} = \texttt{Norm}(\mathbf{h})
 
-    The windows' weights start at zero, so that a block starts as an average over neighbours.
+    The windows' weights start at zero, so that a block starts out as an average over neighbours.
 
     Args:
         channels: C.

@@ -1,4 +1,4 @@
-"""The CoCN family: one network; vanilla, expanded and sparse are its settings, segment is in `segmented`.
+"""The CoCN family as one network: vanilla, expanded and sparse are its settings, segment is in `segmented`.
 
 Legend: T nodes of all graphs, B graphs, N nodes of the longest, H heads, G = B·H sequences, C channels,
 D features.
@@ -24,7 +24,7 @@ from cocn.ranking import PAIRWISE_LIMIT, RankGradient, Ranks, rank
 from cocn.ties import Ties
 
 PositionSource = Literal["explicit", "implicit", "fixed"]
-#: Scale of the last linear map at the start.
+#: Initial scale of the last linear map.
 OUTPUT_GAIN = 0.25
 ALL_HEADS = slice(None)
 
@@ -40,7 +40,7 @@ class CoCN(nn.Module):
         in_channels: features of a node; 0 for graphs without any.
         hidden_channels: channels of the convolutions.
         out_channels: classes or outputs; for links twice the size of an embedding.
-        task: what the output is about: every node, every graph, or pairs of nodes.
+        task: what the output is for: every node, every graph, or pairs of nodes.
         num_heads: number of permutations; heads share all convolution parameters.
         kernel_size: k, or several for inception.
         tau: relaxation factor τ; None for the standard permutation.
@@ -52,8 +52,8 @@ class CoCN(nn.Module):
         dropout: dropout rate.
         feature_dropout: dropout rate of the input features.
         position_source: ``explicit`` regresses positions from x, ``implicit`` from structural positions,
-            ``fixed`` takes one given column a head and learns none.
-        position_channels: columns that positions are regressed from, where they are not those of x.
+            ``fixed`` takes one given column per head and learns none.
+        position_channels: number of columns that positions are regressed from, if not those of x.
         propagation: propagate positions ``after`` the MLP or features ``before`` it.
         node_features: let the convolutions read node features.
         structure_features: let the convolutions read edge features.
@@ -156,14 +156,14 @@ class CoCN(nn.Module):
         return self.task != "graph"
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all parameters."""
         for module in self.children():
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()  # type: ignore[operator]
         self._calm_output()
 
     def _calm_output(self) -> None:
-        """Start with logits near zero: sums over heads and levels would else make confident mistakes."""
+        """Start with logits near zero: sums over heads and levels would otherwise make confident mistakes."""
         if self.task == "link":
             return
         with torch.no_grad():
@@ -243,10 +243,10 @@ class CoCN(nn.Module):
         return graph.symmetrise(nodes)
 
     def graph_features(self, graph: GraphBatch) -> Tensor:
-        """[T, D] input features, with means over their neighbourhoods beside them where asked for."""
+        """[T, D] input features, with means over their neighbourhoods alongside if configured."""
         x = self._features_or_ones(graph)
         if x.size(1) != max(self.in_channels, 1):
-            raise ValueError(f"Expected 'x' to have {self.in_channels} features a node (got {x.size(1)})")
+            raise ValueError(f"Expected 'x' to have {self.in_channels} features per node (got {x.size(1)})")
         return graph.over_hops(x, self.propagated_features) if self.propagated_features else x
 
     def read_features(self, x_TD: Tensor) -> Tensor:
@@ -265,7 +265,7 @@ class CoCN(nn.Module):
             return self._regress(graph.positions, None)
         if graph.positions.size(1) != self.num_heads:
             raise ValueError(
-                f"Expected 'positions' to have {self.num_heads} columns, one a head "
+                f"Expected 'positions' to have {self.num_heads} columns, one per head "
                 f"(got {graph.positions.size(1)})"
             )
         return graph.positions
@@ -344,7 +344,7 @@ class ExpandedCoCN(CoCN):
 
 
 class SparseCoCN(CoCN):
-    """Sparse CoCN: the standard permutation with a gate for its gradient, O(n log n + m) a step."""
+    """Sparse CoCN: the standard permutation with a gate for its gradient, O(n log n + m) per step."""
 
     def __init__(
         self,

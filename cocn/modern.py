@@ -1,8 +1,9 @@
 """The modern recipe: input blocks, an ego path, mixing blocks, and windows that start at zero.
 
-The paper's network orders nodes and reads windows of the order; nothing in it keeps what a node is by
-itself, and heads never talk. Here every model has an ego path, from the input blocks of a node to its logits,
-so that it is never worse than that; windows and neighbours are added to it.
+The paper's network orders nodes and reads windows of the order; nothing in it preserves a node's own
+features, and heads never exchange information. Here every model has an ego path from the input blocks
+of a node to its logits, so that it never does worse than that path alone; windows and neighbours are
+added to it.
 
 Legend: N nodes, R records, U distinct nodes of a batch, D columns of all blocks, C channels.
 """
@@ -28,7 +29,7 @@ class EgoPath(nn.Module):
     .. math:: \mathbf{h} = \texttt{ReLU}(\texttt{Inputs}(\mathbf{x})), \qquad
               \mathbf{h} \leftarrow \mathbf{h} + \texttt{ReLU}(\texttt{LayerNorm}(\mathbf{W}\mathbf{h}))
 
-    There is no norm right after the input blocks: it would blow small weights of rare columns up again.
+    There is no norm right after the input blocks: it would scale small weights of rare columns back up.
 
     Args:
         widths: columns of each block, by name.
@@ -93,8 +94,8 @@ class MixingCoCN(nn.Module):
         num_taps: taps of the windows, 0 for none.
         dropout: dropout rate.
         input_dropout: dropout rate of the blocks' columns.
-        private: blocks that only the node itself may read. Classes of neighbours are: passed on, a node's own
-            class would come back to it.
+        private: blocks that only the node itself may read, such as the classes of neighbours: if they were
+            passed on, a node's own class would come back to it.
 
     Shapes:
         - **input:** a :class:`BlockGraph`
@@ -147,7 +148,7 @@ class MixingCoCN(nn.Module):
 
     @property
     def positions(self) -> nn.Module | None:
-        """None: orders are not learned."""
+        """Always None: orders are not learned."""
         return None
 
     def gates(self) -> dict[str, float]:
@@ -158,7 +159,7 @@ class MixingCoCN(nn.Module):
 class StreamingCoCN(nn.Module):
     """The streaming model of the modern recipe: an ego path beside the paper's network on windows.
 
-    The windows' last map starts at zero, so that the model starts as its ego path.
+    The windows' last map starts at zero, so that the model starts out as its ego path.
 
     Args:
         widths: columns of each block of a record, by name.
@@ -218,7 +219,7 @@ class StreamingCoCN(nn.Module):
 
 
 def _columns_of(widths: Mapping[str, int], chosen: Mapping[str, int]) -> list[slice] | None:
-    """Where the chosen blocks stand among all; None where they are all."""
+    """Columns of the chosen blocks among all; None if all blocks are chosen."""
     if len(chosen) == len(widths):
         return None
     slices, start = [], 0

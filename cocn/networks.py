@@ -17,7 +17,7 @@ from cocn.transposed import TransposedLayer
 
 @dataclass(frozen=True, kw_only=True)
 class StackSettings:
-    """Shape of the convolution module; see :class:`cocn.models.CoCN` for the meaning of each."""
+    """Shape of the convolution module; see :class:`cocn.models.CoCN` for the meaning of each field."""
 
     channels: int
     kernel_sizes: tuple[int, ...]
@@ -40,7 +40,7 @@ class StackSettings:
 
     @property
     def band_widths(self) -> tuple[int, ...]:
-        """Off-diagonals of E that are read at the input of each layer and of all above it; 0 at the end."""
+        """Off-diagonals of E read at the input of each layer and of all layers above it; 0 at the end."""
         widths = [0]
         for step in reversed(self.steps):
             widths.append(widths[-1] * step + self.kernel_size - 1 if self.edge_channels else 0)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from cocn.windows import chunks, part
 
-#: Places that one block of the scan covers: a block is one small matrix product.
+#: Places covered by one block of the scan: a block is one small matrix product.
 SCAN_BLOCK = 32
 #: Up to this length a filter is one product with the circulant matrix itself.
 DIRECT_LENGTH = 64
@@ -54,7 +54,7 @@ def scatter_sequence(
 class _Gather(torch.autograd.Function):
     """Gather by a permutation; its backward gathers by the inverse, which beats a scatter.
 
-    A gate is 1, so that it costs the forward pass nothing; its gradient is the inner product of a row with
+    A gate is 1, so it costs the forward pass nothing; its gradient is the inner product of a row with
     the gradient of that row.
     """
 
@@ -101,7 +101,7 @@ class _Scatter(torch.autograd.Function):
 
 
 def _put_rows(x: Tensor, rows: Tensor, size: int) -> Tensor:
-    """Rows of x at these places among so many, zeros elsewhere: a gather, twice as fast as a put."""
+    """Rows of x at the given places, zeros elsewhere: a gather, twice as fast as a put."""
     source = torch.zeros(size, dtype=torch.long, device=x.device)
     source[rows] = torch.arange(rows.numel(), device=x.device)
     out = x.index_select(0, source)
@@ -111,7 +111,7 @@ def _put_rows(x: Tensor, rows: Tensor, size: int) -> Tensor:
 
 
 def _inner(x_NGC: Tensor, y_NGC: Tensor) -> Tensor:
-    """Inner products over the channels, [N, G], without the product in full."""
+    """Inner products over the channels, [N, G], without forming the full product."""
     out = x_NGC.new_empty(x_NGC.shape[:2])
     for chunk in chunks(x_NGC.size(0), x_NGC):
         torch.sum(part(x_NGC, chunk) * part(y_NGC, chunk), -1, out=part(out, chunk))
@@ -168,7 +168,7 @@ class _Filter(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         if ctx.lengths is not None:
-            # Padded places are zero going forward, but gradients may well arrive there.
+            # Padded places are zero in the forward pass, but gradients may well arrive there.
             grad = grad * _inside(grad, ctx.lengths).unsqueeze(-1)
         return _filter(grad, ctx.tau, ctx.lengths, not ctx.transpose), None, None, None
 
@@ -184,13 +184,13 @@ def _filter(x: Tensor, tau: float, lengths_G: Tensor | None, transpose: bool) ->
 
 
 def circulant_matrix(length: int, tau: float, like: Tensor) -> Tensor:
-    """F_τ, for sequences short enough to hold it."""
+    """F_τ, for sequences short enough to store it."""
     places = torch.arange(length, device=like.device)
     return torch.exp(-tau * ((places[:, None] - places) % length).to(like.dtype))
 
 
 def _close_circle(scanned: Tensor, tau: float, transpose: bool) -> Tensor:
-    """Let the end of the scan run on at its beginning, in place; it fades within the taps of the filter."""
+    """Carry the end of the scan over to its beginning, in place; it fades within the taps of the filter."""
     length = scanned.size(0)
     taps = min(num_taps(tau, scanned.dtype), length)
     around = math.exp(-tau * length)
@@ -250,7 +250,7 @@ def linear_scan(x_NGC: Tensor, tau: float, reverse: bool = False) -> Tensor:
 
 
 def _carry(z: Tensor, blocks: Tensor, tau: float, reverse: bool) -> None:
-    """Add what the earlier (later, in reverse) blocks leave over to every block, in place."""
+    """Add what the earlier (later, in reverse) blocks carry over to every block, in place."""
     num_blocks, block, _ = blocks.shape
     taps = min(num_taps(tau, z.dtype), block)
     decay = _decay(taps, tau, z)[:, None]

@@ -1,4 +1,4 @@
-"""Approximate positions r_A: one learned real number a node and head, by which the heads order the nodes.
+"""Approximate positions r_A: one learned real number per node and head, by which the heads order the nodes.
 
 Implements: eq:approximate-pos, eq:approximate-ex-pos-implementation, eq:approximate-im-pos-implementation
 
@@ -27,7 +27,7 @@ class PositionRegression(nn.Module):
               \mathbf{r}_A = \texttt{MLP}(\mathbf{z}) \quad\text{(implicit)}
 
     where z holds the pre-computed structural positions of a node: r_A of
-    eq:approximate-im-pos-implementation, its distance profile, and whatever else the store has. One scalar
+    eq:approximate-im-pos-implementation, its distance profile, and any other columns of the store. One scalar
     would give the heads only two orders, up and down; the whole profile lets h heads learn h orders.
 
     Deviation: the paper's MLP ends in a ReLU, which would tie every node it clips; ours does not.
@@ -60,7 +60,7 @@ class PositionRegression(nn.Module):
         self.out.reset_parameters()
 
     def forward(self, x_ND: Tensor, adjacency: NormalisedAdjacency | None = None) -> Tensor:
-        """Returns [N, H]. Without an adjacency the rows of x are taken as already propagated."""
+        """Returns [N, H]. Without an adjacency the rows of x are taken to be propagated already."""
         with torch.autocast(x_ND.device.type, enabled=False):
             x = x_ND.to(self.hidden.weight.dtype)
             if adjacency is not None and self.propagation == "before":

@@ -1,4 +1,4 @@
-"""Propagation with the normalised adjacency, the one place that knows about sparse back ends.
+"""Propagation with the normalised adjacency, the only module that knows about sparse back ends.
 
 Implements: the operator Ã of eq:approximate-ex-pos-implementation
 """
@@ -19,7 +19,7 @@ Backend = Literal["torch", "torch-sparse"]
 
 
 def available_backend() -> Backend:
-    """The fastest installed back end: our own compiled product, or else the extra [torch-sparse]."""
+    """The fastest installed back end: our own compiled product, otherwise the extra [torch-sparse]."""
     if has_compiler():
         return "torch"
     return "torch-sparse" if importlib.util.find_spec("torch_sparse") else "torch"
@@ -62,7 +62,7 @@ def normalised_adjacency(
     """Build Ã from edges in any order, symmetrised.
 
     Deviation: an edge given in one direction counts in both, because positions are a matter of distance; of
-    two directions with different weights the larger one counts. Self-loops are added unless told otherwise:
+    two directions with different weights the larger one counts. Self-loops are added unless switched off:
     without them an even power leaves bipartite graphs in two disconnected halves.
 
     Args:

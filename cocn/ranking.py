@@ -38,7 +38,7 @@ def rank(
     gradient: RankGradient = "pairwise",
     normalise: bool = False,
 ) -> Ranks:
-    r"""Rank approximate positions ascending, ties in the order given.
+    r"""Rank approximate positions in ascending order; ties keep the order given.
 
     .. math:: \mathbf{r} = \texttt{sgn}(\mathbf{r}_A\mathbf{1}^\top - \mathbf{1}\mathbf{r}_A^\top)\mathbf{1}
 
@@ -47,9 +47,9 @@ def rank(
 
     Deviation: the paper's eq:approximate-back prints ¼ on the first term only; it belongs to both.
     Deviation: with ``normalise`` the Taylor gradient is divided by the number of nodes. It is a sum over
-    all pairs, so without it the step on the positions grows with the graph: from some hundred nodes on it
-    makes up nearly all of the gradient's norm, so that plain gradient descent diverges and clipping stops
-    the rest of the network. Adam without clipping does not care.
+    all pairs, so without it the step on the positions grows with the graph: from a few hundred nodes on it
+    makes up nearly all of the gradient's norm, so that plain gradient descent diverges and clipping stalls
+    the rest of the network. Adam without clipping is unaffected.
 
     Args:
         position_BHN: approximate positions r_A.
@@ -105,7 +105,7 @@ def pairwise_slopes(position: Tensor, ranks: Tensor) -> Tensor:
     """Slope of the sigmoid at each pair (i, j) with i ranked after j; 0 for all other pairs.
 
     The slope is an even function of the difference, so a pair that the circular order of a segment places
-    against its values (across the wrap) has the slope of its distance.
+    in reverse (across the wrap) has the slope of its distance.
     """
     difference = position.unsqueeze(-1) - position.unsqueeze(-2)
     after = (ranks.unsqueeze(-1) > ranks.unsqueeze(-2)) & (difference != 0)
@@ -126,17 +126,17 @@ class _TaylorRank(torch.autograd.Function):
         order, ranks, counts, scale = ctx.saved_tensors
         grad = grad * (ranks < counts)
         in_order = grad.gather(-1, order)
-        # Summed from the end: total minus prefix would leave rounding where nothing comes later.
+        # Summed from the end: total minus prefix would leave rounding errors where nothing comes later.
         later = in_order.flip(-1).cumsum(-1).flip(-1) - in_order
         grad_position = 0.25 * (ranks * grad - later.gather(-1, ranks))
         return grad_position * scale, None, None, None, None
 
 
 def window_ranks(position_RHS: Tensor, normalise: bool = False) -> Tensor:
-    """Ranks 0…S−1 of the nodes of each segment, in the circular order they stand in.
+    """Ranks 0…S−1 of the nodes of each segment, in their circular order.
 
     Deviation: ranking the raw values instead would rotate a segment that crosses the wrap and move its
-    node from the first place.
+    own node away from the first place.
 
     Shapes:
         position_RHS: R records, H heads, S places of a segment.

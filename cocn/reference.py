@@ -1,4 +1,4 @@
-"""The paper's equations transcribed literally and densely: oracle of the tests, baseline of the bench.
+"""The paper's equations transcribed literally and densely: oracle for the tests, baseline for benchmarks.
 
 Nothing here is fast. Every matrix the paper writes is formed, one graph and one head at a time.
 
@@ -121,7 +121,7 @@ def compressed_layer(layer: CompressedLayer, E: Tensor | None, H: Tensor) -> tup
 
 
 def dilate(H: Tensor, s: int, n: int) -> Tensor:
-    """Put the sets s places apart in a sequence of n, zeros between."""
+    """Place the sets s places apart in a sequence of n, zeros between."""
     out = H.new_zeros(n, H.size(1))
     out[::s] = H[: -(-n // s)]
     return out

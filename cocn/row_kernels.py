@@ -1,7 +1,7 @@
 """Compiled loops over the rows of sparse matrices, for CPUs; imported only where numba is installed.
 
 They release the interpreter lock, so that threads work on separate blocks of rows, and each row is summed by
-one thread in the order of its entries: the number of threads does not change a bit of the result.
+one thread in the order of its entries: the result is bitwise the same for any number of threads.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def multiply_rows(
 ) -> None:
     """out[i] = Σ_e values[e] · x[indices[e]] for the rows from start to stop.
 
-    Four entries at a time: their rows of x are fetched from memory together, and out is passed over once for
-    the four.
+    Four entries at a time: their rows of x are fetched from memory together, with a single pass over out for
+    all four.
     """
     channels = x.shape[1]
     for row in range(start, stop):

@@ -21,14 +21,14 @@ from cocn.segments import SegmentBatch, check_segment_length, window_adjacency, 
 
 
 class SegmentCoCN(CoCN):
-    r"""Segment CoCN: the network inside a window of S consecutive nodes, one window a node and head.
+    r"""Segment CoCN: the network inside a window of S consecutive nodes, one window per node and head.
 
     The pooled representation of a node's segment is its representation, so a mini-batch needs only the
     segments of its nodes: pass a :class:`SegmentBatch` to train on graphs of any size, or x and edges as with
-    the others.
+    the other models.
 
     Args:
-        segment_length: S, the number of nodes of a segment.
+        segment_length: S, the number of nodes in a segment.
         settings: those of :class:`CoCN`.
     """
 
@@ -86,7 +86,7 @@ class SegmentCoCN(CoCN):
         """[R, H·C] for the records of a batch.
 
         Positions are regressed from ``batch.positions``: structural ones, or Ã^t X for explicit positions. A
-        batch without them gives the rows of x, taken as propagated already.
+        batch without them uses the rows of x, taken to be propagated already.
         """
         h_UC = self.read_features(batch.x)
         positions = None

@@ -23,7 +23,7 @@ def num_words(segment_length: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class SegmentBatch:
-    """A mini-batch of segments, one a node and head.
+    """A mini-batch of segments, one per node and head.
 
     Attributes:
         x: [U, D] features of the distinct nodes of the batch.
@@ -113,7 +113,7 @@ def window_index(order_HN: Tensor, rank_NH: Tensor, segment_length: int) -> Tens
 
 
 def window_adjacency(edges: EdgeList, rank_NH: Tensor, segment_length: int, dtype: torch.dtype) -> Tensor:
-    """Edges inside every segment, walking the edges once a place. Returns [N, H, S, S, E]."""
+    """Edges inside every segment, walking the edges once per place. Returns [N, H, S, S, E]."""
     num_nodes, heads = rank_NH.shape
     order = torch.empty_like(rank_NH).scatter_(
         0, rank_NH, torch.arange(num_nodes, device=rank_NH.device)[:, None].expand_as(rank_NH)

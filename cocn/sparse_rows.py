@@ -1,6 +1,6 @@
-"""A sparse matrix in rows (CSR) times dense columns: the product that message passing spends its time in.
+"""A sparse matrix in rows (CSR) times dense columns: the product that dominates message passing.
 
-On CPUs with numba a compiled loop in as many threads as torch uses; elsewhere torch's own sparse product.
+On CPUs with numba, a compiled loop in as many threads as torch uses; otherwise torch's own sparse product.
 
 Legend: N rows, M columns, E entries, C channels.
 """
@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-#: Entries plus rows of a block: enough work to outweigh handing it to a thread.
+#: Entries plus rows per block: enough work to outweigh handing it to a thread.
 BLOCK_WORK = 1 << 15
-#: numba compiles for these; anything else is computed in float32.
+#: Types that numba compiles for; anything else is computed in float32.
 COMPILED_TYPES = (torch.float32, torch.float64)
 
 
@@ -53,7 +53,7 @@ class SparseRows:
         return SparseRows(indptr, indices, values, self.num_columns)
 
     def transpose(self) -> SparseRows:
-        """The matrix [M, N] with the same entries, in rows again."""
+        """The matrix [M, N] with the same entries, again in rows."""
         order = torch.argsort(self.indices, stable=True)
         counts = torch.bincount(self.indices, minlength=self.num_columns)
         rows = torch.repeat_interleave(self.indptr.diff())
@@ -108,7 +108,7 @@ class SparseRows:
 
 
 def sparse_rows(row: Tensor, column: Tensor, values: Tensor, shape: tuple[int, int]) -> SparseRows:
-    """Build the rows from entries in any order; entries of the same cell stay apart and add up."""
+    """Build the rows from entries in any order; entries of the same cell are kept separately and add up."""
     order = torch.argsort(row, stable=True)
     counts = torch.bincount(row, minlength=shape[0])
     return SparseRows(_starts(counts), column[order], values[order], shape[1])
@@ -135,7 +135,7 @@ def over_blocks(work: Callable[[range], None], blocks: list[range]) -> None:
 
 @cache
 def _threads(count: int, process: int) -> ThreadPoolExecutor:
-    """Threads do not survive a fork, so each process has its own."""
+    """One pool per process, since threads do not survive a fork."""
     return ThreadPoolExecutor(count, thread_name_prefix=f"rows-{process}")
 
 
@@ -150,7 +150,7 @@ def _as_array(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 def _narrow(indices: Tensor, num_columns: int) -> Tensor:
-    """Half the bytes per entry wherever the columns can be numbered by 32 bits."""
+    """Halve the bytes per entry wherever 32 bits can number the columns."""
     return indices.to(torch.int32 if num_columns < 2**31 else torch.int64).contiguous()
 
 

@@ -1,6 +1,6 @@
 """Arrangement of a graph's nodes that does not depend on how they were numbered.
 
-Ranking breaks ties by the order in which nodes stand. If that order is the input's, the output depends on it,
+Ranking breaks ties by the order of the nodes. If that is the input order, the output depends on it,
 which voids the permutation-invariance proposition and lets any model "distinguish" two copies of one graph.
 So nodes are first arranged canonically (small graphs) or by structure (large ones); everything after that
 sees the same tensors whatever the numbering, down to the last bit.
@@ -37,7 +37,7 @@ def tie_ranks(
     Args:
         edge_index: [2, M].
         num_nodes: number of nodes.
-        colour_features: [N, D] rows that tell nodes apart besides the edges, if any.
+        colour_features: [N, D] rows that tell nodes apart in addition to the edges, if any.
         edge_attr: [M, E] features that tell edges apart, if any.
         ties: ``canonical`` is exact for every graph (BLISS through igraph); ``structural`` refines colours
             and leaves nodes that refinement cannot tell apart in input order; ``input`` keeps the input
@@ -53,13 +53,13 @@ def tie_ranks(
         return _canonical_ranks(edge_index, num_nodes, colour_features, edge_attr)
     colours = refine_colours(edge_index, num_nodes, colour_features, edge_attr)
     order = colours.argsort(stable=True)
-    # The degree leads, so that tied nodes stand from the rim to the core, as far as colours tell them apart.
+    # Degree comes first, so that tied nodes run from the rim to the core, as far as colours separate them.
     order = order[torch.bincount(edge_index[1], minlength=num_nodes)[order].argsort(stable=True)]
     return torch.empty_like(order).scatter_(0, order, torch.arange(num_nodes, device=order.device))
 
 
 def colour_rows(*features: Tensor | None) -> Tensor | None:
-    """What tells nodes apart besides the edges, side by side; None where nothing does."""
+    """What tells nodes apart in addition to the edges, side by side; None if nothing does."""
     present = [part.detach().double() for part in features if part is not None]
     return torch.cat(present, dim=1) if present else None
 
@@ -71,11 +71,11 @@ def automorphism_orbits(
     edge_attr: Tensor | None = None,
     ties: Ties = "auto",
 ) -> Tensor:
-    """[N] the first node that each node can be exchanged with, itself where the graph has no such symmetry.
+    """[N] the first node that each node can be exchanged with; itself if no symmetry moves it.
 
     Any order has to put one of two such nodes first, so a model that reads nodes in order tells them apart.
-    Averaging over them is the projection on the functions that do not: it makes node outputs equivariant.
-    Symmetries are searched for where the arrangement is canonical.
+    Averaging over them is the projection onto the functions that do not: it makes node outputs equivariant.
+    Symmetries are only searched for where the arrangement is canonical.
     """
     every = torch.arange(num_nodes, device=edge_index.device)
     if _resolve(ties, num_nodes) != "canonical":
@@ -89,7 +89,7 @@ def automorphism_orbits(
 
 
 def _smallest_reachable(generators_GN: Tensor) -> Tensor:
-    """Smallest number that each can be sent to by applying the permutations again and again."""
+    """Smallest number that each element can be sent to by repeatedly applying the permutations."""
     smallest = torch.arange(generators_GN.size(1))
     while generators_GN.size(0):
         sent = smallest[generators_GN].amin(0)
@@ -194,7 +194,7 @@ def refine_colours(
 
 
 def _row_hash(features: Tensor) -> Tensor:
-    # Adding 0.0 turns −0.0 into 0.0, which is equal but has other bits.
+    # Adding 0.0 turns −0.0 into 0.0: equal values with different bits.
     bits = (features.detach().double() + 0.0).contiguous().view(torch.long)
     columns = _mix(torch.arange(1, bits.size(1) + 1, device=bits.device))
     return _mix(bits ^ columns).sum(1)

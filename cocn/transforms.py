@@ -1,4 +1,4 @@
-"""Transforms of PyG data sets. They are plain callables, so that importing the models loads no PyG."""
+"""Transforms of PyG datasets. They are plain callables, so that importing the models does not load PyG."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cocn.ties import Ties, automorphism_orbits, colour_rows, tie_ranks
 class ArrangeTies:
     """Store the arrangement of a graph's nodes as ``tie_rank`` and its symmetries as ``tie_orbit``.
 
-    Finding them is a search in every graph. Given to a data set as ``pre_transform`` it is done once, and the
-    batches of the data set bring the result with them to the models.
+    Finding them takes a search in every graph. Passed to a dataset as ``pre_transform``, it runs once, and
+    the batches of the dataset carry the result to the models.
 
     Args:
         ties: as in :func:`cocn.ties.tie_ranks`.

@@ -113,7 +113,7 @@ class _Transposed(torch.autograd.Function):
 
 
 class _Recover(torch.autograd.Function):
-    """removed + ReLU(AvgPool(Dilat(h))) + skip, in place of what is removed."""
+    """removed + ReLU(AvgPool(Dilat(h))) + skip, written over `removed`."""
 
     @staticmethod
     def forward(ctx, removed, h, skip, kernel_size, step):  # type: ignore[no-untyped-def]

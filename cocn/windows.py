@@ -1,4 +1,4 @@
-"""Windows along a sequence as plain matrix products: the arithmetic under every convolution here.
+"""Windows along a sequence as plain matrix products: the arithmetic behind every convolution here.
 
 Sequences are stored place-major, [N, G, C]: the rows that one tap of a kernel reads are then one contiguous
 block, so a window of K taps is K accumulating GEMMs with no padding and no unfolded copy, and the end of the
@@ -99,7 +99,7 @@ def average_windows(x_NGC: Tensor, kernel_size: int, step: int) -> Tensor:
 
 
 def add_average(y_MGC: Tensor, x_NGC: Tensor, kernel_size: int, step: int) -> Tensor:
-    """y + AvgPool(x), in place of y."""
+    """y + AvgPool(x), written over y."""
     return _AddAverage.apply(y_MGC, x_NGC, kernel_size, step)
 
 
@@ -120,7 +120,7 @@ def spread_average_over(target: Tensor, y_MGC: Tensor, kernel_size: int, places:
 
 
 def average_back(y_MGC: Tensor, target_PGC: Tensor, kernel_size: int, places: range, step: int) -> None:
-    """Adjoint of :func:`spread_average_over`: add what a chunk of places gives back, in place."""
+    """Adjoint of :func:`spread_average_over`: add the gradient of a chunk of places, in place."""
     for tap in range(kernel_size):
         window, place = _windows_over(places, tap, step)
         rows = target_PGC[place::step]

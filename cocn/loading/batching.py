@@ -1,4 +1,4 @@
-"""The order of an epoch's rows and its cut into batches, whatever the number of workers."""
+"""The order of an epoch's rows and how it is cut into batches, for any number of workers."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Rows are read in runs of BLOCK_ROWS, and POOL_BLOCKS runs from all over the source are shuffled together:
-# reads stay long, memory stays bounded, and every epoch mixes other rows in a batch.
+# reads stay long, memory stays bounded, and every epoch mixes different rows into a batch.
 BLOCK_ROWS = 256
 POOL_BLOCKS = 64
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """An epoch cut into batches whose sizes differ by at most one row, each shared out to the ranks.
+    """An epoch cut into batches whose sizes differ by at most one row, each divided among the ranks.
 
     The tail is spread over all batches: no row is dropped or repeated, no step is much smaller than the
     others, and every rank has rows in every step.
@@ -24,7 +24,7 @@ class BatchPlan:
         world_size: Number of ranks.
 
     Raises:
-        ValueError: if a rank would be without rows in some step.
+        ValueError: if a rank would have no rows in some step.
     """
 
     num_rows: int
@@ -57,7 +57,7 @@ class BatchPlan:
         return self.start(step + 1) - self.start(step)
 
     def share(self, step: int, rank: int) -> tuple[int, int]:
-        """First and past-the-last position of one rank's rows in `step`."""
+        """First and past-the-last position of a rank's rows in `step`."""
         start, rows = self.start(step), self.rows(step)
         return start + rows * rank // self.world_size, start + rows * (rank + 1) // self.world_size
 
@@ -65,7 +65,7 @@ class BatchPlan:
         """The step that starts at `position`.
 
         Raises:
-            ValueError: if no step does.
+            ValueError: if no step starts there.
         """
         step = -(-position * self.num_steps // self.num_rows)
         if not 0 <= position <= self.num_rows or self.start(step) != position:
@@ -80,7 +80,7 @@ class EpochOrder:
         num_rows: Rows of an epoch.
         seed: Decides the order, together with `epoch`.
         epoch: Number of the epoch.
-        shuffle: Without it position and row are the same.
+        shuffle: If false, position and row are the same.
     """
 
     def __init__(self, num_rows: int, seed: int, epoch: int, shuffle: bool) -> None:

@@ -1,9 +1,9 @@
-"""Orders of the nodes that put neighbours close together, one a head.
+"""Orders of the nodes that put neighbours close together, one per head.
 
-Segments see what lies within b places, so the measure of an order is its coverage: the share of edges whose
-ends come that close. One order cannot hold many edges; several can, if each takes care of the edges that the
-ones before it left. Heads therefore come in pairs: an order built for the uncovered edges, and its reverse,
-since a node's segment runs only forwards from it.
+A segment sees what lies within b places, so an order is measured by its coverage: the share of edges whose
+ends are that close. One order can cover few of the edges; several can cover many, if each targets the edges
+that the earlier ones left uncovered. Heads therefore come in pairs: an order built for the uncovered edges
+and its reverse, since a node's segment only runs forwards from it.
 
 Legend: n nodes, m entries of the adjacency structure, H heads, b segment length.
 """
@@ -22,7 +22,7 @@ from cocn.loading.sequences import sequence
 
 Order = NDArray[np.int32]
 Mask = NDArray[np.bool_]
-# Takes a graph and a mask of its entries that still count, and a segment length.
+# Takes a graph, a mask of the entries still to be covered, and a segment length.
 OrderMaker = Callable[[CSR, Mask, int], Order]
 
 
@@ -44,7 +44,7 @@ def residual_orders(
 ) -> HeadOrders:
     """Pairs of an order and its reverse, each made for the edges that no earlier pair covers.
 
-    When every edge is covered, the nodes' positions, up and down, fill the heads that are left.
+    Once every edge is covered, the remaining heads use the nodes' positions, ascending and descending.
 
     Args:
         csr: The graph, both directions of every edge.
@@ -76,18 +76,18 @@ def canonical_order(csr: CSR, positions: NDArray[np.float64]) -> Order:
     """Nodes by descending degree, then by position, then by structure.
 
     Of equally good nodes `window_order` takes the last: nodes with few edges must be placed while their
-    neighbours are near, while those with many find others later.
+    neighbours are near, whereas those with many will meet other neighbours later.
     """
     places = sequence(positions[:, None], csr).rank[0]
     return np.lexsort((places, -csr.degrees())).astype(np.int32)
 
 
 def window_order(csr: CSR, alive: Mask, length: int) -> Order:
-    """Place next, again and again, the node with the most edges to the last b − 1 placed ones.
+    """Repeatedly place the node with the most edges to the last b − 1 placed ones.
 
-    This is Gorder (Wei et al., 2016) with edges as the only affinity. Where no node has such an edge the
-    one with the fewest uncovered edges is next, so that ends of paths are begun with and not stranded.
-    All in O(n + m), since an affinity is an integer below b.
+    This is Gorder (Wei et al., 2016) with edges as the only affinity. Where no node has such an edge, the
+    one with the fewest uncovered edges is next, so that the ends of paths come first and are not stranded.
+    It runs in O(n + m), since an affinity is an integer below b.
     """
     degrees = np.bincount(edge_sources(csr)[alive], minlength=csr.num_nodes)
     begin = np.argsort(degrees, kind="stable").astype(np.int32)
@@ -96,7 +96,7 @@ def window_order(csr: CSR, alive: Mask, length: int) -> Order:
 
 
 def cuthill_mckee_order(csr: CSR, alive: Mask, length: int) -> Order:
-    """Reverse Cuthill–McKee on the edges that still count: small bandwidth rather than short windows."""
+    """Reverse Cuthill–McKee on the edges still to be covered: small bandwidth rather than short windows."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -108,7 +108,7 @@ def cuthill_mckee_order(csr: CSR, alive: Mask, length: int) -> Order:
 
 
 def take_order(csr: CSR, order: Order) -> CSR:
-    """The graph in which node `order[i]` is called i."""
+    """Renumber the graph so that node `order[i]` becomes node i."""
     from scipy.sparse import csr_matrix
 
     ones = np.ones(csr.num_edges, dtype=np.int8)
@@ -119,7 +119,7 @@ def take_order(csr: CSR, order: Order) -> CSR:
 
 
 def _read_only(array: Ids) -> Ids:
-    """A view that refuses to be written: stored and computed graphs then share one compiled kernel."""
+    """A read-only view: stored and computed graphs then share one compiled kernel."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -130,7 +130,7 @@ def _window_order(indptr, indices, alive, window, begin):
     size = indptr.size - 1
     order = np.empty(size, dtype=np.int32)
     placed = np.zeros(size, dtype=np.uint8)
-    # Nodes of one affinity form a doubly linked list: rows are affinity, next node and previous node.
+    # Nodes of equal affinity form a doubly linked list: rows are affinity, next node and previous node.
     links = np.full((3, size), -1, dtype=np.int32)
     links[0] = 0
     first = np.full(window + 1, -1, dtype=np.int32)
@@ -155,7 +155,7 @@ def _window_order(indptr, indices, alive, window, begin):
 
 @njit(cache=True, nogil=True)
 def _shift(node, step, indptr, indices, alive, placed, links, first):
-    """Change the affinity of a node's neighbours that are not placed yet; returns the largest."""
+    """Change the affinity of a node's unplaced neighbours; returns the largest."""
     largest = 0
     for edge in range(indptr[node], indptr[node + 1]):
         other = indices[edge]

@@ -1,4 +1,4 @@
-"""Adjacency structures: the neighbours of every node, side by side."""
+"""Adjacency structures: the neighbours of every node, stored contiguously."""
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -17,7 +17,7 @@ class CSR:
     indices: Ids
     ways: NDArray[np.uint8] | None = None
     """Directions in which the source lists each entry: 1 from row to column, 2 from column to row, 3 both;
-    None for graphs without direction."""
+    None for undirected graphs."""
 
     @property
     def num_nodes(self) -> int:
@@ -32,8 +32,8 @@ class CSR:
         return np.diff(self.indptr)
 
     def one_way(self, way: int) -> "CSR":
-        """The entries that the source lists in a direction: 1 leads to the nodes that a node points at, 2 to
-        those that point at it."""
+        """The entries that the source lists in a given direction: 1 leads to the nodes that a node points to,
+        2 to those that point to it."""
         if self.ways is None:
             raise ValueError("Expected a graph with directions (got one without)")
         keep = (self.ways & way) != 0
@@ -42,7 +42,7 @@ class CSR:
 
 
 def edge_sources(csr: CSR) -> Ids:
-    """The row of every stored entry, beside `csr.indices`."""
+    """The row of every stored entry, parallel to `csr.indices`."""
     nodes = np.arange(csr.num_nodes, dtype=csr.indices.dtype)
     return cast(Ids, np.repeat(nodes, np.diff(csr.indptr)))
 
@@ -63,7 +63,7 @@ def index_type(num_nodes: int) -> type[np.int32] | type[np.int64]:
 def entry_rows(
     csr: CSR, sources: NDArray[np.integer[Any]], targets: NDArray[np.integer[Any]]
 ) -> NDArray[np.int64]:
-    """The raw edge that every stored entry comes from: the first one that runs its way, else its reverse.
+    """The raw edge behind every stored entry: the first one in the same direction, otherwise its reverse.
 
     Args:
         csr: The structure made of the raw edges.
@@ -71,7 +71,7 @@ def entry_rows(
         targets: The other end.
 
     Shapes:
-        sources [r], targets [r] to rows [m], beside `csr.indices`.
+        sources [r], targets [r] to rows [m], parallel to `csr.indices`.
     """
     size = csr.num_nodes
     raw = sources.astype(np.int64) * size + targets

@@ -1,4 +1,4 @@
-"""Windows over circular sequences: node ids and adjacency bits, built from the edges in one walk a head.
+"""Windows over circular sequences: node ids and adjacency bits, built in one walk over the edges per head.
 
 Legend: n nodes, H heads, R records, b segment length, W = ⌈b²/64⌉ words.
 """
@@ -21,7 +21,7 @@ WORD_BITS = 64
 
 @dataclass(frozen=True)
 class Windows:
-    """The segments of some nodes, one a head: the record of a node starts at that node.
+    """The segments of some nodes, one per head: the record of a node starts at that node.
 
     Shapes:
         ids: [R, H, b] int32, node ids in circular order.
@@ -88,7 +88,7 @@ def num_words(length: int) -> int:
 
 
 def check_length(length: int, num_nodes: int) -> None:
-    """Refuse a segment length that cannot be.
+    """Refuse a segment length that is out of range or exceeds the number of nodes.
 
     Raises:
         ValueError: if it is out of range or above the number of nodes.
@@ -102,17 +102,17 @@ def check_length(length: int, num_nodes: int) -> None:
 
 
 def build_segments(sequences: Sequences, csr: CSR, length: int, *, edge_ids: bool = False) -> Segments:
-    """Cut the circular sequences into one segment a node and head.
+    """Cut the circular sequences into one segment per node and head.
 
-    Instead of setting an edge at offset δ < b in each of the b−δ windows that hold it, the walk over the
-    edges sets one bit in the band of its first node; a window's mask is b shifts of that band, taken when
-    the window is read.
+    Instead of setting an edge at offset δ < b in each of the b−δ windows that contain it, the walk over the
+    edges sets one bit in the band of its first node; a window's mask consists of b shifts of that band,
+    computed when the window is read.
 
     Args:
         sequences: The order of each head.
         csr: The graph.
         length: Nodes in a segment (b).
-        edge_ids: Keep the id of every edge in the band too, for weights and multi-channel edge features.
+        edge_ids: Also keep the id of every edge in the band, for weights and multi-channel edge features.
 
     Raises:
         ValueError: if the graph has fewer than `length` nodes.
@@ -143,12 +143,12 @@ def build_band(
 
 
 def _band_type(length: int) -> type[np.unsignedinteger]:
-    # Reading windows at random is bound by the cache: the narrowest type that fits halves its time.
+    # Reading windows at random is bound by the cache: the narrowest type that fits halves the time.
     return next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if length <= np.iinfo(kind).bits)
 
 
 def unpack(words: NDArray[np.int64], length: int) -> NDArray[np.bool_]:
-    """Adjacency masks [..., b, b] from words [..., W]; the oracle of the bit layout."""
+    """Adjacency masks [..., b, b] from words [..., W]; the reference for the bit layout."""
     octets = np.ascontiguousarray(words).astype("<i8", copy=False).view(np.uint8)
     bits = np.unpackbits(octets, axis=-1, bitorder="little")[..., : length * length]
     return bits.reshape(*words.shape[:-1], length, length).astype(np.bool_)
@@ -168,7 +168,7 @@ def _fill_band(indptr, indices, rank, length, ahead, behind):
                 offset += size
             if offset < length:
                 forward |= one << np.uint64(offset)
-            # Not exclusive: on fewer than 2b nodes both ways round the circle may be short enough.
+            # Not exclusive: with fewer than 2b nodes both ways round the circle may be short enough.
             if size - offset < length:
                 backward |= one << np.uint64(length - 1 - (size - offset))
         ahead[place] = forward

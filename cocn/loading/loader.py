@@ -1,4 +1,4 @@
-"""Mini-batches of segments from a PyG graph in memory, as `NeighborLoader` gives those of neighbourhoods.
+"""Mini-batches of segments from a PyG graph in memory, the counterpart of `NeighborLoader`.
 
 Legend: n nodes, m edges, R records, H heads, b segment length, U distinct nodes of a batch, E edge channels.
 """
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
 class SegmentLoader:
     """Iterates over the nodes of a graph in mini-batches of their segments, ready for :class:`SegmentCoCN`.
 
-    The nodes are ordered once, by orders that bring the ends of as many edges as they can within a segment of
-    each other. The segment of a node and head is the b nodes that follow it in that head's order, with the
-    edges among them, so a batch costs the same whatever the size of the graph. It holds what the whole graph
-    holds: the outputs for a batch are those that the model gives for its nodes in the graph.
+    The nodes are ordered once, by orders that bring the ends of as many edges as possible within one segment
+    of each other. The segment of a node and head is the b nodes from it onwards in that head's order, with
+    the edges among them, so the cost of a batch does not depend on the size of the graph. Nothing is lost:
+    the outputs for a batch are those that the model gives for its nodes in the whole graph.
 
     Give the model ``position_source="fixed"``, the same number of heads and the same segment length.
 
     Args:
-        data: a PyG ``Data``, with ``edge_index``, and ``x``, ``y``, ``edge_weight`` or ``edge_attr`` where it
-            has them.
+        data: a PyG ``Data`` with ``edge_index`` and, where present, ``x``, ``y``, ``edge_weight``
+            or ``edge_attr``.
         batch_size: largest number of nodes in a batch.
         heads: H, number of orders.
         length: b, nodes in a segment.
-        input_nodes: nodes to iterate over, as a mask or as numbers; all by default.
+        input_nodes: nodes to iterate over, as a mask or as node ids; all by default.
         hops: K for features [X, ÃX, …, Ã^K X] in place of X, propagated once.
-        shuffle: shuffle the nodes, in another order every epoch.
+        shuffle: shuffle the nodes, in a different order every epoch.
         seed: decides the order of the nodes, together with the epoch.
-        directed: keep the direction of the edges; by default every edge holds both ways.
-        positions: [n] numbers that arrange nodes of one degree before they are ordered; by default
-            ``data.r_A``, which `pipeline.to_pyg` sets so that the segments are those of the store, else the
-            structure of the graph decides alone.
+        directed: keep the direction of the edges; by default every edge counts in both directions.
+        positions: [n] numbers by which nodes of equal degree are arranged before they are ordered; by default
+            ``data.r_A``, which `pipeline.to_pyg` sets so that the segments are those of the store, otherwise
+            the structure of the graph alone decides.
         device: where batches go.
         prefetch: batches that a thread prepares in advance.
 
@@ -107,7 +107,7 @@ class SegmentLoader:
                 yield batch.to(self._device, non_blocking=True)
 
     def batch(self, nodes: NDArray[np.integer]) -> SegmentBatch:
-        """The segments that start at some nodes."""
+        """The segments that start at the given nodes."""
         windows = self.segments.windows(nodes)
         index = np.empty(windows.ids.shape, dtype=np.int64)
         rows = torch.from_numpy(compact(windows.ids, index))
@@ -127,7 +127,7 @@ class SegmentLoader:
 
 
 def _adjacency(data: Data, num_nodes: int, directed: bool) -> tuple[CSR, NDArray[np.float32] | None]:
-    """The edges without loops and repetitions, and the values that come with them [m, E]."""
+    """The edges without self-loops and duplicates, and the values that come with them [m, E]."""
     source, target = data.edge_index.detach().cpu().numpy().astype(np.int64)
     given = data.get("edge_attr") if data.get("edge_attr") is not None else data.get("edge_weight")
     if (

@@ -1,4 +1,4 @@
-"""Work that is done ahead of its reader, in a thread."""
+"""Work done in a thread ahead of its reader."""
 
 import queue
 import threading
@@ -14,7 +14,7 @@ POLL_SECONDS = 0.05
 class Prefetcher(Generic[Item, Result]):
     """Runs `prepare` on each item in a thread, at most `depth` results ahead of the reader.
 
-    Used in a `with` block; leaving it stops and joins the thread. What `prepare` raises is raised to the
+    Used in a `with` block; leaving it stops and joins the thread. An exception in `prepare` is raised in the
     reader.
     """
 

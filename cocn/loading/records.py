@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 
 def compact(ids: NDArray[np.int32], index: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Number the distinct ids in the order they appear: `ids = distinct[index]`; fills `index`.
+    """Number the distinct ids in order of appearance: `ids = distinct[index]`; fills `index`.
 
-    A hash table of twice the batch is faster than sorting, and does not grow with the graph.
+    A hash table of twice the batch size is faster than sorting, and does not grow with the graph.
     """
     capacity = 1 << max(4, int(2 * ids.size - 1).bit_length())
     distinct = np.empty(ids.size, dtype=np.int32)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cocn.loading.csr import CSR
 
-# Colour refinement ends by itself after a handful of rounds on most graphs; long paths would need n/2.
+# Colour refinement stops by itself after a few rounds on most graphs; long paths would need n/2.
 MAX_REFINEMENT_ROUNDS = 32
 
 # The constants of splitmix64, a bijective mixer of 64-bit words.
@@ -22,7 +22,7 @@ MIX_2 = np.uint64(0x94D049BB133111EB)
 
 @dataclass(frozen=True)
 class Sequences:
-    """The circular sequence of every head, both ways round.
+    """The circular sequence of every head, as an order and its inverse.
 
     Shapes:
         order: [H, n] int32, the node at each place of the sequence.
@@ -35,7 +35,7 @@ class Sequences:
     def __post_init__(self) -> None:
         if self.order.ndim != 2 or self.order.shape != self.rank.shape:
             raise ValueError(
-                f"Expected 'order' and 'rank' to have one shape [H, n] "
+                f"Expected 'order' and 'rank' to have the same shape [H, n] "
                 f"(got {self.order.shape} and {self.rank.shape})"
             )
 
@@ -49,15 +49,15 @@ class Sequences:
 
 
 def sequence(positions: NDArray[np.floating], csr: CSR) -> Sequences:
-    """Order the nodes by position, once a head, ascending.
+    """Order the nodes by position, ascending, once per head.
 
-    Nodes at one position are ordered by degree, then by the hash that colour refinement gives them (it
-    starts from degree and positions and takes in the neighbours' colours until no class splits any more).
+    Nodes at the same position are ordered by degree, then by the hash that colour refinement gives them
+    (it starts from degree and positions and takes in the neighbours' colours until no class splits any more).
     None of this reads a node's id, so relabelling the graph relabels the sequence; only nodes that
     refinement cannot tell apart keep their input order.
 
     Args:
-        positions: One column a head.
+        positions: One column per head.
         csr: The graph, both directions of every edge.
 
     Shapes:
@@ -86,24 +86,24 @@ def dense_ranks(positions: NDArray[np.floating], num_nodes: int) -> NDArray[np.i
 
 
 def tie_order(dense: NDArray[np.int32], csr: CSR) -> NDArray[np.int32]:
-    """The order in which nodes that share a position are taken: degree, then refined colour, then id."""
+    """The order of nodes that share a position: by degree, then refined colour, then id."""
     shared = np.zeros(csr.num_nodes, dtype=np.bool_)
     for row in dense:
         _mark_shared(row, shared)
     nodes = np.flatnonzero(shared)
     colours = refine_colours(dense, csr, nodes)
     first = nodes[np.lexsort((colours[nodes], csr.degrees()[nodes]))]
-    # The others have their place to themselves in every head, so any order will do.
+    # The other nodes share their place with none in any head, so any order will do.
     return np.concatenate([first, np.flatnonzero(~shared)]).astype(np.int32)
 
 
 def refine_colours(dense: NDArray[np.int32], csr: CSR, nodes: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Colour refinement (1-WL) by 64-bit hashes, from degrees and positions, until it splits nothing more.
+    """Colour refinement (1-WL) by 64-bit hashes, from degrees and positions, until no class splits.
 
     Args:
         dense: Numbered positions, [H, n].
         csr: The graph.
-        nodes: Nodes that are to be told apart; refinement also ends when all of them are.
+        nodes: Nodes to tell apart; refinement also stops once all of them are distinct.
     """
     colours = np.empty(csr.num_nodes, dtype=np.uint64)
     _seed_colours(csr.indptr, dense, colours)
@@ -142,7 +142,7 @@ def head_columns(columns: NDArray[np.floating], heads: int, seed: int) -> NDArra
     """Positions of every head from the store's columns: the first column, then random mixtures of all.
 
     Nodes with equal columns get equal positions in every head, and no node's position depends on
-    where it is stored: products are summed column by column, which a matrix product does not promise.
+    where it is stored: products are summed column by column; a matrix product does not guarantee an order.
 
     Args:
         columns: Standardised columns, the approximate position r_A first.
@@ -192,7 +192,7 @@ def _mark_shared(dense, shared):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _place_head(dense, ties, order, rank):  # type: ignore[no-untyped-def]
-    # A counting sort: stable, so nodes of one position keep their order in `ties`.
+    # A counting sort: stable, so nodes at the same position keep their order in `ties`.
     size = dense.size
     starts = np.zeros(size + 1, dtype=np.int32)
     for node in range(size):

@@ -104,7 +104,7 @@ def test_structural_positions_of_large_graphs_are_asked_for(monkeypatch: pytest.
         ({"x": torch.zeros(6, 1), "num_nodes": 7}, "Expected the same number of nodes everywhere"),
         (
             {"x": None, "edge_attr": torch.ones(3)},
-            r"Expected 'edge_attr' to have 10 rows, one an edge \(got 3\)",
+            r"Expected 'edge_attr' to have 10 rows, one per edge \(got 3\)",
         ),
         ({"x": None, "edge_index": KITE.double()}, r"Expected 'edge_index' to be integers of shape \[2, M\]"),
         ({"x": None, "edge_index": KITE.t()}, r"Expected 'edge_index' to be integers of shape \[2, M\]"),

@@ -382,14 +382,14 @@ def test_wrong_settings_are_refused(changes: dict[str, Any], message: str) -> No
 
 def test_wrong_inputs_are_refused() -> None:
     graph = random_graph(1, 6, 8)
-    with pytest.raises(ValueError, match=r"Expected 'x' to have 4 features a node \(got 3\)"):
+    with pytest.raises(ValueError, match=r"Expected 'x' to have 4 features per node \(got 3\)"):
         build(ExpandedCoCN, in_channels=4, smoothness=0, position_source="implicit")(
             graph.x, **graph.tensors()
         )
     fixed = build(ExpandedCoCN, position_source="fixed")
     with pytest.raises(ValueError, match=r"Expected 'positions' with fixed positions \(got none\)"):
         fixed(graph.x, **graph.tensors())
-    with pytest.raises(ValueError, match=r"Expected 'positions' to have 2 columns, one a head \(got 3\)"):
+    with pytest.raises(ValueError, match=r"Expected 'positions' to have 2 columns, one per head \(got 3\)"):
         fixed(graph.x, **graph.tensors(), positions=torch.zeros(6, 3))
     with pytest.raises(ValueError, match=r"Expected 'edge_attr' to have 2 channels \(got 1\)"):
         build(ExpandedCoCN, edge_channels=2)(graph.x, **graph.tensors())
