@@ -14,7 +14,7 @@ from pipeline.runtime.allocator import restart_with_allocator
 from pipeline.runtime.errors import UserError, explain_system_error
 from pipeline.runtime.passwords import hide_passwords
 
-# One line a command: the modules of jobs/commands with a `register(app)`, in the order that help shows.
+# One line per command: the modules of jobs/commands with a `register(app)`, in the order shown by --help.
 COMMANDS = (
     "demo",
     "datasets",

@@ -1,4 +1,4 @@
-"""`python -m jobs.compare CONFIG`: compare the trainings of an experiment as a job of a cluster."""
+"""`python -m jobs.compare CONFIG`: compare the trainings of an experiment, as a job on a cluster."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ REPORT = "report.html"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare what the experiment holds and write `report.html` under the storage, or else the output."""
+    """Compare the runs of the experiment and write `report.html` to the storage, or else the output."""
     return run_job("jobs.compare", arguments, compare_configured)
 
 

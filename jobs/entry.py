@@ -1,4 +1,4 @@
-"""What the entry points of jobs share: one argument, one line for a mistake, a result as JSON at the end."""
+"""What the entry points of jobs share: one argument, one line per mistake, a result as JSON at the end."""
 
 import os
 import sys
@@ -25,8 +25,8 @@ def run_job(name: str, arguments: Sequence[str], work: Callable[[Config], object
 
     Args:
         name: The module, such as `jobs.train`.
-        arguments: The words after it: files, of which later ones override earlier ones, or `env:NAME` for a
-            variable that holds a configuration's text.
+        arguments: The command-line arguments: files, of which later ones override earlier ones, or
+            `env:NAME` for a variable that holds the text of a configuration.
         work: Takes the configuration and returns the result, which becomes the last line of output.
     """
     if not arguments:
@@ -52,7 +52,7 @@ def run_job(name: str, arguments: Sequence[str], work: Callable[[Config], object
 
 
 def read_config(places: Sequence[str]) -> Config:
-    """The configuration in files, or in the environment, where submitted jobs find theirs."""
+    """The configuration from files, or from the environment, where submitted jobs find theirs."""
     if len(places) > 1 or not places[0].startswith(IN_ENVIRONMENT):
         return load_config([Path(place) for place in places])
     name = places[0].removeprefix(IN_ENVIRONMENT)
@@ -70,19 +70,19 @@ def read_config(places: Sequence[str]) -> Config:
 
 
 def say(line: str) -> None:
-    """Tell people something; standard output is for the result."""
+    """Print a message for people; standard output is for the result."""
     print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def announce(run: "Run") -> None:
-    """Say where a run can be watched: its page on the server, or how to open one on a file."""
+    """Say where to watch a run: its page on the server, or how to open one from a file."""
     from pipeline.runtime.passwords import without_password
     from pipeline.tracking.mlflow_store import TrackingStore
 
     reference = run.reference
     uri = without_password(reference.uri)
     if run.run_id is None:
-        say(f"MLflow run: waits for {uri}; `cocn track sync --output …` sends it later")
+        say(f"MLflow run: waiting for {uri}; `cocn track sync --output …` sends it later")
         return
     store = TrackingStore(reference.uri)
     if store.web_address is None:

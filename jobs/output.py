@@ -19,7 +19,7 @@ def emit(result: object, as_json: bool, view: "RenderableType | None" = None) ->
     Args:
         result: A frozen dataclass or a pydantic model.
         as_json: Print one line of JSON instead of something to read.
-        view: What people see (a rich table, a line of text); by default the fields, one a line.
+        view: What people see (a rich table, a line of text); by default the fields, one per line.
     """
     if as_json:
         print(to_json(result), flush=True)  # noqa: T201
@@ -30,14 +30,14 @@ def emit(result: object, as_json: bool, view: "RenderableType | None" = None) ->
 
 
 def say(line: str) -> None:
-    """Tell a person something on standard error, while the command runs."""
+    """Print a message for people on standard error while the command runs."""
     from rich.console import Console
 
     Console(stderr=True, highlight=False).print(line)
 
 
 def to_json(result: object) -> str:
-    """One line of strict JSON; numbers that JSON has no word for become null."""
+    """One line of strict JSON; numbers that JSON cannot express become null."""
     return json.dumps(_plain(result), ensure_ascii=False, allow_nan=False)
 
 

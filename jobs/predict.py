@@ -1,4 +1,4 @@
-"""`python -m jobs.predict CONFIG`: predictions of a configuration's trained model as a job of a cluster."""
+"""`python -m jobs.predict CONFIG`: predict with a configuration's trained model, as a job on a cluster."""
 
 import sys
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def predict_configured(config: "Config") -> "Prediction":
-    """Write `predictions/<training>.parquet` under the configuration's storage, or else its output."""
+    """Write `predictions/<training>.parquet` to the configuration's storage, or else its output."""
     from pipeline.prediction.inference import predict
     from pipeline.storage.object_store import Remote
     from pipeline.training.campaign import vary

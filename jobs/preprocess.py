@@ -1,4 +1,4 @@
-"""`python -m jobs.preprocess CONFIG`: the pre-computation as a job of a cluster."""
+"""`python -m jobs.preprocess CONFIG`: preprocess a graph, as a job on a cluster."""
 
 import sys
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
-"""A polite request to end, from the system or from a person, ends a command in the same way."""
+"""Ctrl-C and SIGTERM end a command in the same orderly way."""
 
 import signal
 import threading
 from types import FrameType
 
-#: What a shell, and typer too, makes of Ctrl-C.
+#: The exit code that shells, and typer, use for Ctrl-C.
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
 
@@ -12,14 +12,14 @@ _received: list[int] = []
 
 
 def heed_termination() -> None:
-    """Let SIGTERM do what Ctrl-C does: close runs, drop temporary files, keep the last checkpoint."""
+    """Let SIGTERM do what Ctrl-C does: close runs, remove temporary files, keep the last checkpoint."""
     _received.clear()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupt)
 
 
 def interruption() -> tuple[str, int]:
-    """What ended the command, in a word, and the exit code that says so."""
+    """What ended the command, in one word, and the matching exit code."""
     return ("terminated", TERMINATED) if _received else ("interrupted", INTERRUPTED)
 
 

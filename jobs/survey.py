@@ -7,7 +7,7 @@ from jobs.entry import run_job
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ask every node of the cluster for its versions, GPUs and storage."""
+    """Collect versions, GPUs and storage from every node of the cluster."""
     from pipeline.cluster.survey import survey_cluster
 
     return run_job("jobs.survey", arguments, survey_cluster)

@@ -1,4 +1,4 @@
-"""`python -m jobs.train CONFIG`: one training as a job of a cluster."""
+"""`python -m jobs.train CONFIG`: one training, as a job on a cluster."""
 
 import sys
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Train the model of a configuration file; stages and epochs that are done are not done again."""
+    """Train the model of a configuration file; finished stages and epochs are not repeated."""
     return run_job("jobs.train", arguments, train_configured)
 
 

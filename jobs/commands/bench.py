@@ -37,13 +37,13 @@ def register(app: typer.Typer) -> None:
 
 @target("tracking")
 def tracking(
-    steps: Annotated[int, typer.Option(min=1, help="Steps a round.")] = 2000,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds, with and without tracking in turn.")] = 3,
-    log_every: Annotated[int, typer.Option(min=1, help="Steps between two logged sets of metrics.")] = 20,
+    steps: Annotated[int, typer.Option(min=1, help="Steps per round.")] = 2000,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds, alternately with and without tracking.")] = 3,
+    log_every: Annotated[int, typer.Option(min=1, help="Log metrics every N steps.")] = 20,
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow tracking URI.")] = None,
     as_json: Json = False,
 ) -> None:
-    """What tracking adds to the time of a training step.
+    """Measure how much tracking adds to the time of a training step.
 
     Example: [bold]cocn bench tracking --json[/bold]
     """
@@ -57,7 +57,7 @@ def segments(
     nodes: Annotated[int, typer.Option(min=100, help="Nodes of the power-law graph.")] = 421_961,
     as_json: Json = False,
 ) -> None:
-    """What building segments costs against sorting, and streaming them against training on them.
+    """Compare the cost of building segments with sorting, and of streaming them with training on them.
 
     Example: [bold]cocn bench segments --nodes 421961 --json[/bold]
     """
@@ -68,16 +68,16 @@ def segments(
 
 @target("expanded")
 def expanded(
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: does it run, not how fast.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: only check that it runs.")] = False,
     as_json: Json = False,
 ) -> None:
-    """A training step of Expanded CoCN against the dense equations of the paper, and its growth.
+    """Measure a training step of Expanded CoCN against the paper's dense equations, and how it scales.
 
     Example: [bold]cocn bench expanded --json[/bold]
     """
     import os
 
-    # Read once, when torch first asks for memory: huge pages spare large tensors thousands of page faults.
+    # Read once, on torch's first allocation: huge pages save large tensors thousands of page faults.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     from pipeline.benchmarks.expanded import run
 
@@ -87,14 +87,14 @@ def expanded(
 @target("positions")
 def positions(
     nodes: Annotated[int, typer.Option(min=1000, help="Nodes of the power-law graph.")] = 100_000,
-    truncate: Annotated[int, typer.Option(min=1, help="Hops that are counted.")] = 4,
+    truncate: Annotated[int, typer.Option(min=1, help="Number of hops to count.")] = 4,
     generator: Annotated[
-        Literal["hyperbolic", "barabasi-albert"], typer.Option(help="Model that draws the graph.")
+        Literal["hyperbolic", "barabasi-albert"], typer.Option(help="Model that generates the graph.")
     ] = "hyperbolic",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the graph.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Profiles of all pairs by shared sweeps, against networkit's search from each source.
+    """Measure distance profiles of all pairs by shared sweeps against networkit's search from each source.
 
     Example: [bold]cocn bench positions --nodes 100000 --json[/bold]
     """
@@ -107,10 +107,10 @@ def positions(
 def train(
     nodes: Annotated[int, typer.Option(min=1000, help="Nodes of the power-law graph.")] = 421_961,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = 9,
-    quick: Annotated[bool, typer.Option("--quick", help="One round on small graphs: does it run?")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Only check that it runs.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What a training step of Segment CoCN costs, how it grows, and what two workers and fixed segments gain.
+    """Measure a training step of Segment CoCN, how it scales, and what two workers and fixed segments gain.
 
     Example: [bold]cocn bench train --nodes 421961 --json[/bold]
     """
@@ -125,7 +125,7 @@ def baselines(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = 3,
     as_json: Json = False,
 ) -> None:
-    """What an epoch of mlp, sgc and sign costs, 8 % of the nodes being in training, against plain torch.
+    """Measure an epoch of mlp, sgc and sign with 8 % training nodes, against plain torch.
 
     Example: [bold]cocn bench baselines --json[/bold]
     """

@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 def compare(
     experiment: Annotated[str, typer.Option(help="Name of the MLflow experiment.")] = "cocn",
     models: Annotated[str | None, typer.Option(help="Only these models, separated by commas.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Only this data set.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
     parent: Annotated[str | None, typer.Option(help="Only the children of this run.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the report to this HTML file.")] = None,
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow tracking URI.")] = None,

@@ -27,13 +27,13 @@ def show(
     config: ConfigFiles = None,
     assignments: Assignments = None,
     preset: Annotated[
-        bool, typer.Option("--preset", help="With the paper's settings for data.source and model.name.")
+        bool, typer.Option("--preset", help="Include the paper's settings for data.source and model.name.")
     ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="With the smaller preset.")] = False,
-    changed: Annotated[bool, typer.Option("--changed", help="Only what is not the default.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Include the smaller preset.")] = False,
+    changed: Annotated[bool, typer.Option("--changed", help="Only values that are not the default.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show every setting with its value and where that came from: default, preset, file or flag.
+    """Show every setting with its value and where it came from: default, preset, file or flag.
 
     Example: [bold]cocn config show --config infra/model.yaml --set train.epochs=3 --changed[/bold]
     """
@@ -53,9 +53,9 @@ def show(
 
 
 def schema() -> None:
-    """Print the JSON schema of configuration files, for completion and checks in editors.
+    """Print the JSON schema of configuration files, for completion and validation in editors.
 
-    Put it into a file and name that in the first line of a configuration:
+    Save it to a file and refer to that file in the first line of a configuration:
     [bold]# yaml-language-server: $schema=cocn.schema.json[/bold]
 
     Example: [bold]cocn config schema > cocn.schema.json[/bold]

@@ -1,4 +1,4 @@
-"""`cocn datasets`: which graphs there are, and what is in one."""
+"""`cocn datasets`: which graphs are available, and what one of them contains."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Listed:
-    """A data set that can be named."""
+    """A dataset that can be referred to by name."""
 
     name: str
     nodes: int | None
@@ -42,12 +42,12 @@ class Listed:
     splits: int
     where: str
     graphs: int | None = 1
-    """Graphs of a collection; nodes and edges are counted over all of them."""
+    """Graphs in a collection; nodes and edges are counted over all of them."""
     task: str = "node"
     metric: str = ""
-    """The paper's; empty for sets that it does not use."""
+    """The table of the paper; empty for datasets that it does not use."""
     protocol: str = ""
-    """How often and how it is split there."""
+    """How it is split there, and how often."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """What a source holds."""
+    """What a source contains."""
 
     source: str
     report: "CleaningReport"
@@ -66,7 +66,7 @@ class SourceInfo:
 
 @dataclass(frozen=True)
 class PaperInfo:
-    """What the paper does with a data set and says about it."""
+    """How the paper uses a dataset and what it says about it."""
 
     table: str
     task: str
@@ -80,7 +80,7 @@ class PaperInfo:
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """What a store holds; every file was compared with the manifest."""
+    """What a store contains; every file has been checked against the manifest."""
 
     store: "Path | Remote"
     digest: str
@@ -89,14 +89,14 @@ class StoreInfo:
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Data sets by name, and what graphs and stores hold.")
+    group = typer.Typer(no_args_is_help=True, help="List datasets, and show what graphs and stores contain.")
     group.command("list")(list_datasets)
     group.command("info")(info)
     app.add_typer(group, name="datasets")
 
 
 def list_datasets(data_root: DataRoot = None, as_json: Json = False) -> None:
-    """List the data sets that can be named.
+    """List the datasets that can be referred to by name.
 
     Example: [bold]cocn datasets list --data-root datasets[/bold]
     """
@@ -134,7 +134,7 @@ def list_datasets(data_root: DataRoot = None, as_json: Json = False) -> None:
 
 
 def info(
-    source: Annotated[str, typer.Argument(help="Data set, path of a graph, or a store.")],
+    source: Annotated[str, typer.Argument(help="A dataset, the path of a graph, or a store.")],
     config: ConfigFiles = None,
     data_root: DataRoot = None,
     side: Side = None,

@@ -1,4 +1,4 @@
-"""`cocn demo`: the whole pipeline on embedded data, in minutes."""
+"""`cocn demo`: the whole pipeline on generated data, in minutes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +25,7 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the board and of the models.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Generate minesweeper, pre-compute it, train Segment and Sparse CoCN, compare them; under three minutes.
+    """Generate minesweeper, preprocess it, train Segment and Sparse CoCN, compare them; under three minutes.
 
     Example: [bold]cocn demo --side 60[/bold]
     """
@@ -58,7 +58,7 @@ def _view(done: "Demo", output: Path) -> "RenderableType":
         f"runs    {done.tracking_uri}",
         "",
         f"Done in {done.seconds:.0f} s. Next:",
-        f"  cocn ui --output {output}          MLflow's pages on these runs",
+        f"  cocn ui --output {output}          browse these runs in MLflow",
         f"  cocn compare --experiment demo --output {output}",
         "  cocn train sparse segment --data minesweeper --splits 3 --workers 2",
     )

@@ -1,4 +1,4 @@
-"""`cocn doctor`: does this machine, or a cluster, have what a run needs?"""
+"""`cocn doctor`: check that this machine, or a cluster, has what a run needs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,22 +20,22 @@ def register(app: typer.Typer) -> None:
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
     start_ray: Annotated[
-        bool, typer.Option("--start-ray", help="Really start Ray for a moment (about 8 s) and run a task.")
+        bool, typer.Option("--start-ray", help="Also start Ray (about 8 s) and run a task.")
     ] = False,
     output: Annotated[Path, typer.Option(help="Directory that runs write to.")] = Path("runs"),
     address: Annotated[
         str | None, typer.Option(help="Check the Ray cluster with this dashboard instead of this machine.")
     ] = None,
     storage: Annotated[
-        str | None, typer.Option(help="URI (s3://, gs://) that the cluster keeps checkpoints at.")
+        str | None, typer.Option(help="URI (s3://, gs://) where the cluster stores checkpoints.")
     ] = None,
     tracking_uri: Annotated[
         str | None, typer.Option(help="MLflow tracking URI that the cluster must reach.")
     ] = None,
 ) -> None:
-    """Check versions, device, memory, disk, Ray and MLflow, and say how to mend what is wrong.
+    """Check versions, device, memory, disk, Ray and MLflow, and say how to fix what is wrong.
 
-    With --address every node of a cluster is asked: versions, GPUs, shared storage, MLflow, authentication.
+    With --address, check every node of a cluster: versions, GPUs, shared storage, MLflow, authentication.
 
     Example: [bold]cocn doctor --address http://127.0.0.1:8265 --output /shared/runs[/bold]
     """

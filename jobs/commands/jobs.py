@@ -1,4 +1,4 @@
-"""`cocn jobs`: what a Ray cluster runs."""
+"""`cocn jobs`: what is running on a Ray cluster."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON.")
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Look after the jobs of a Ray cluster.")
+    group = typer.Typer(no_args_is_help=True, help="Manage the jobs of a Ray cluster.")
     group.command("list")(list_jobs)
     group.command("status")(status)
     group.command("logs")(logs)
@@ -38,7 +38,7 @@ def list_jobs(address: Address = ADDRESS, as_json: Json = False) -> None:
 
 
 def status(job: Job, address: Address = ADDRESS, as_json: Json = False) -> None:
-    """Show how a job is doing.
+    """Show the status of a job.
 
     Example: [bold]cocn jobs status train-1f3a5c7e9b0d[/bold]
     """
@@ -51,7 +51,7 @@ def logs(
     job: Job,
     address: Address = ADDRESS,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on until the job ends, and exit with its code.")
+        bool, typer.Option("--follow", help="Keep printing until the job ends, and exit with its code.")
     ] = False,
 ) -> None:
     """Show what a job has printed.
@@ -69,7 +69,7 @@ def logs(
 
 
 def stop(job: Job, address: Address = ADDRESS, as_json: Json = False) -> None:
-    """Ask a job to end; it can be submitted again and goes on where it was.
+    """Stop a job; submitted again, it continues where it stopped.
 
     Example: [bold]cocn jobs stop train-1f3a5c7e9b0d[/bold]
     """

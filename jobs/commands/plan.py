@@ -1,4 +1,4 @@
-"""`cocn plan`: what pre-computation will take, before it runs."""
+"""`cocn plan`: what preprocessing will cost, before it runs."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
-    source: Annotated[str | None, typer.Argument(help="Data set, path of a graph, or a store.")] = None,
+    source: Annotated[str | None, typer.Argument(help="A dataset, the path of a graph, or a store.")] = None,
     config: ConfigFiles = None,
     data_root: DataRoot = None,
     side: Side = None,
@@ -38,7 +38,7 @@ def plan(
     assignments: Assignments = None,
     as_json: Json = False,
 ) -> None:
-    """Predict memory, disk and time of every stage, without running any.
+    """Predict the memory, disk and time of every stage without running any.
 
     Example: [bold]cocn plan power-law --nodes 10000000 --json[/bold]
     """

@@ -1,4 +1,4 @@
-"""`cocn predict`: a trained model's answer for every node, in one Parquet file."""
+"""`cocn predict`: a trained model's prediction for every node, in one Parquet file."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,20 +22,20 @@ def predict(
     out: Annotated[
         str, typer.Option(help="Parquet file to write: a path, or a URI (s3://, gs://).")
     ] = "predictions.parquet",
-    run: Annotated[str | None, typer.Option(help="MLflow run of a training; its best checkpoint.")] = None,
+    run: Annotated[str | None, typer.Option(help="Best checkpoint of this MLflow run.")] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(help="Place of a checkpoint, or of a training for its best one.")
+        str | None, typer.Option(help="Path of a checkpoint, or of a training to use its best one.")
     ] = None,
     store: Annotated[str | None, typer.Option(help="Store to predict on; by default the training's.")] = None,
     embeddings: Annotated[bool, typer.Option("--embeddings", help="Also write embeddings.")] = False,
     other_graph: Annotated[
-        bool, typer.Option("--other-graph", help="Take a graph that the model was not trained on.")
+        bool, typer.Option("--other-graph", help="Allow a graph that the model was not trained on.")
     ] = False,
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow tracking URI of the run.")] = None,
     output: Annotated[Path, typer.Option(help="Directory that trainings wrote to.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Predict every node: id, prediction, label, split, class probabilities and, if asked, its embedding.
+    """Predict every node: id, prediction, label, split, class probabilities and, optionally, its embedding.
 
     Example: [bold]cocn predict --run 0a1b2c… --store stores/genius --out predictions.parquet[/bold]
     """
@@ -72,6 +72,6 @@ def _table(done: "Prediction") -> "Table":
     table = Table("part", *metrics, box=None, padding=(0, 2, 0, 0))
     for part, scores in done.scores.items():
         table.add_row(part, *(f"{scores[name]:.4f}" if name in scores else "" for name in metrics))
-    table.caption = f"{done.num_rows:,} {done.rows}, {done.rows_per_second:,.0f} a second\n{done.out}"
+    table.caption = f"{done.num_rows:,} {done.rows}, {done.rows_per_second:,.0f} per second\n{done.out}"
     table.caption_justify = "left"
     return table

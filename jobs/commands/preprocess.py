@@ -1,4 +1,4 @@
-"""`cocn preprocess`: a graph becomes a store that models train on."""
+"""`cocn preprocess`: turn a graph into a store that models train on."""
 
 import sys
 from pathlib import Path
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 def preprocess(
-    source: Annotated[str | None, typer.Argument(help="Data set by name, or the path of a graph.")] = None,
+    source: Annotated[str | None, typer.Argument(help="A dataset by name, or the path of a graph.")] = None,
     config: ConfigFiles = None,
     store: Annotated[str | None, typer.Option(help="Directory or URI (s3://, gs://) of the store.")] = None,
     data_root: DataRoot = None,
@@ -55,9 +55,9 @@ def preprocess(
     split_column: SplitColumn = None,
     weight_column: WeightColumn = None,
     directed: Directed = None,
-    truncate: Annotated[int | None, typer.Option(min=1, help="Hops that distances are counted to.")] = None,
+    truncate: Annotated[int | None, typer.Option(min=1, help="Largest distance to count, in hops.")] = None,
     depth: Annotated[
-        Literal["truncated", "full"] | None, typer.Option(help="'full' searches to the end.")
+        Literal["truncated", "full"] | None, typer.Option(help="'full' finds every reachable node.")
     ] = None,
     landmarks: Annotated[
         int | None, typer.Option(min=1, help="Random sources; by default all, if the budget allows.")
@@ -68,7 +68,7 @@ def preprocess(
     order: Annotated[
         str | None, typer.Option(help="Orders of the heads: window, profile, lappe, rwpe or rcm.")
     ] = None,
-    heads: Annotated[int | None, typer.Option(min=1, help="Sequences, one a head.")] = None,
+    heads: Annotated[int | None, typer.Option(min=1, help="Number of sequences, one per head.")] = None,
     length: Annotated[int | None, typer.Option(min=2, help="Nodes in a segment.")] = None,
     split: Annotated[int | None, typer.Option(min=0, help="Split that segments are cut for.")] = None,
     segments: Annotated[bool, typer.Option(help="Also cut segments.")] = True,
@@ -79,9 +79,9 @@ def preprocess(
     assignments: Assignments = None,
     as_json: Json = False,
 ) -> None:
-    """Ingest a graph, compute positions by Ray tasks, order the heads and cut segments.
+    """Ingest a graph, compute positions with Ray tasks, order the nodes for each head and cut segments.
 
-    What is done already is kept, and a run that was killed goes on from the batches it finished.
+    Finished stages are kept, and a run that was killed continues from the batches it finished.
 
     Example: [bold]cocn preprocess chameleon --data-root datasets --store stores/chameleon[/bold]
     """

@@ -14,17 +14,17 @@ def register(app: typer.Typer) -> None:
 
 
 def race(
-    data: Annotated[str, typer.Argument(help="Data set by name, a graph's path, or a store's.")],
+    data: Annotated[str, typer.Argument(help="A dataset by name, or the path of a graph or store.")],
     models: Annotated[
-        str | None, typer.Option(help="Only these, separated by commas; by default all that fit.")
+        str | None, typer.Option(help="Only these, separated by commas; by default all that fit the graph.")
     ] = None,
     splits: Annotated[int, typer.Option(min=1, help="Train on the first N splits.")] = 3,
     time_budget: Annotated[
         str | None,
-        typer.Option(help="Time for each model, over its splits: 90, 90s, 20m, 1h; 20m by default."),
+        typer.Option(help="Time for each model, over all its splits: 90, 90s, 20m, 1h; 20m by default."),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Equal epochs in place of equal time; no early stop.")
+        int | None, typer.Option(min=1, help="Equal epochs instead of equal time; no early stopping.")
     ] = None,
     settings: Annotated[
         Literal["paper", "quick"] | None,
@@ -32,11 +32,11 @@ def race(
     ] = None,
     data_root: DataRoot = None,
     output: Annotated[Path, typer.Option(help="Directory of stores, runs and reports.")] = Path("runs"),
-    out: Annotated[Path | None, typer.Option(help="HTML report; by default under the output.")] = None,
+    out: Annotated[Path | None, typer.Option(help="HTML report; by default in the output directory.")] = None,
     assignments: Assignments = None,
     as_json: Json = False,
 ) -> None:
-    """Let all models race on a graph: a table, paired tests, a picture, and who wins; it resumes.
+    """Race all models on a graph: a table, paired tests, a chart and the winner; run again, it resumes.
 
     Example: [bold]cocn race minesweeper --splits 1 --time-budget 1m[/bold]
     """

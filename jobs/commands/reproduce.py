@@ -1,4 +1,4 @@
-"""`cocn reproduce`: results of the paper, next to ours."""
+"""`cocn reproduce`: the paper's results, next to ours."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,25 +35,25 @@ def reproduce(
     ] = None,
     splits: Annotated[int | None, typer.Option(min=1, help="At most N splits or folds of each.")] = None,
     time_budget: Annotated[
-        str | None, typer.Option(help="Time for everything: 90s, 30m, 2h; shared out evenly.")
+        str | None, typer.Option(help="Time for everything: 90s, 30m, 2h; divided evenly.")
     ] = None,
     scale: Annotated[
         str | None,
         typer.Option("--settings", help="paper, or quick: smaller settings; by default quick without a GPU."),
     ] = None,
-    workers: Annotated[str | None, typer.Option(help="Processes of a training, as of cocn train.")] = None,
-    cpus_per_worker: Annotated[int | None, typer.Option(min=1, help="Cores of each worker.")] = None,
+    workers: Annotated[str | None, typer.Option(help="Worker processes, as for cocn train.")] = None,
+    cpus_per_worker: Annotated[int | None, typer.Option(min=1, help="Cores per worker.")] = None,
     data_root: DataRoot = None,
     output: Annotated[Path, typer.Option(help="Directory of stores, runs and figures.")] = Path("runs"),
     records: Annotated[
-        Path | None, typer.Option(help="Directory of records; by default the checkout's own.")
+        Path | None, typer.Option(help="Directory of records; by default the one in the checkout.")
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Run also what is recorded.")] = False,
-    largest: Annotated[int | None, typer.Option(help="Nodes of the largest graph of complexity.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also run what is already recorded.")] = False,
+    largest: Annotated[int | None, typer.Option(help="Nodes of the largest graph for 'complexity'.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the networks.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Repeat a table or figure of the paper; what is recorded already is shown and not run again.
+    """Reproduce a table or figure of the paper; results already recorded are shown, not run again.
 
     Example: [bold]cocn reproduce node-hetero --data-root datasets --splits 1 --time-budget 10m[/bold]
     """

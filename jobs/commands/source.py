@@ -12,25 +12,27 @@ if TYPE_CHECKING:
 
 ConfigFiles = Annotated[
     list[Path] | None,
-    typer.Option("--config", help="YAML file; repeatable, later ones override earlier ones, flags all."),
+    typer.Option(
+        "--config", help="YAML file; repeatable: later files override earlier ones, flags override all."
+    ),
 ]
 DataRoot = Annotated[
-    Path | None, typer.Option(help="Raw files of published data sets; never written to. Else COCN_DATA_ROOT.")
+    Path | None, typer.Option(help="Raw files of published datasets, read only; by default COCN_DATA_ROOT.")
 ]
 Side = Annotated[int | None, typer.Option(min=2, help="Side of a generated minesweeper board.")]
 Nodes = Annotated[
     int | None, typer.Option("--nodes", min=1, help="Nodes of a power-law graph, or of an edge list.")
 ]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of generated graphs and random splits.")]
-Features = Annotated[Path | None, typer.Option(help="Features of nodes: .npy, .npz, .csv, .tsv, .parquet.")]
-Labels = Annotated[Path | None, typer.Option(help="Classes of nodes, in the same formats.")]
-SourceColumn = Annotated[str | None, typer.Option(help="Column of an edge list; by default the first.")]
-TargetColumn = Annotated[str | None, typer.Option(help="Column of an edge list; by default the second.")]
+Features = Annotated[Path | None, typer.Option(help="Node features: .npy, .npz, .csv, .tsv, .parquet.")]
+Labels = Annotated[Path | None, typer.Option(help="Node classes, in the same formats.")]
+SourceColumn = Annotated[str | None, typer.Option(help="Source column of an edge list; default: the first.")]
+TargetColumn = Annotated[str | None, typer.Option(help="Target column of an edge list; default: the second.")]
 IdColumn = Annotated[str | None, typer.Option(help="Column of a node table with ids; by default 'id'.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Column with classes; by default 'label'.")]
 SplitColumn = Annotated[str | None, typer.Option(help="Column with train, val, test; by default 'split'.")]
 WeightColumn = Annotated[
-    str | None, typer.Option(help="Column of an edge list with weights; by default 'weight'. a,b for two.")
+    str | None, typer.Option(help="Weight column of an edge list; by default 'weight'. a,b for two.")
 ]
 Directed = Annotated[bool | None, typer.Option("--directed", help="Keep the direction of edges.")]
 Assignments = Annotated[
@@ -53,7 +55,7 @@ def place_of(flag: str, text: str) -> "Path | Uri":
 
 
 def resolve_options(config: "Config", source: str | None, **flags: object) -> "SourceOptions":
-    """The options of a source: the configuration's, overridden by the flags that were given.
+    """The options of a source: the configuration's, overridden by any flags given.
 
     Raises:
         UserError: If no source is named, or a flag has an impossible value.
@@ -70,7 +72,7 @@ def resolve_options(config: "Config", source: str | None, **flags: object) -> "S
         given["source"] = source
     elif "source" not in config.data.model_fields_set:
         raise UserError(
-            "Expected a graph (got none): name a data set, which `cocn datasets list` shows, or a file; or "
+            "Expected a graph (got none): name a dataset, as shown by `cocn datasets list`, or a file; or "
             "set 'data.source' in a file for --config"
         )
     try:

@@ -1,4 +1,4 @@
-"""`cocn submit`: a stage as a job of a Ray cluster."""
+"""`cocn submit`: run a stage as a job on a Ray cluster."""
 
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ def submit(
     stage: Annotated[
         Literal["preprocess", "train", "predict", "compare"], typer.Argument(help="What the job does.")
     ],
-    config: Annotated[Path, typer.Argument(help="YAML file; its paths are paths of the cluster.")],
+    config: Annotated[Path, typer.Argument(help="YAML file; its paths are paths on the cluster.")],
     address: Address = ADDRESS,
     follow: Annotated[
         bool, typer.Option("--follow", help="Show what the job prints and exit with its code.")
@@ -40,7 +40,7 @@ def submit(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Send a stage to a Ray cluster; mistakes are told before anything is uploaded.
+    """Submit a stage to a Ray cluster; mistakes are reported before anything is uploaded.
 
     Example: [bold]cocn submit train run.yaml --address http://127.0.0.1:8265 --follow[/bold]
     """

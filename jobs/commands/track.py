@@ -1,4 +1,4 @@
-"""`cocn track`: what waits for the tracker."""
+"""`cocn track`: records that are waiting for the tracker."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from jobs.output import emit
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Look after records that a tracker has not taken yet.")
+    group = typer.Typer(no_args_is_help=True, help="Manage records that the tracker has not received yet.")
     group.command("sync")(sync)
     group.callback()(_group)
     app.add_typer(group, name="track")
@@ -22,7 +22,7 @@ def sync(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
-    """Send what was logged while the tracker was away, and end runs whose process vanished.
+    """Send what was logged while the tracker was unreachable, and end runs whose process is gone.
 
     Example: [bold]cocn track sync[/bold]
     """
@@ -36,4 +36,4 @@ def sync(
 
 
 def _group() -> None:
-    """Look after records that a tracker has not taken yet."""
+    """Manage records that the tracker has not received yet."""

@@ -1,4 +1,4 @@
-"""`cocn train`: train models on a store, alone or on many workers."""
+"""`cocn train`: train models on a store, in one process or on many workers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -33,7 +33,7 @@ def train(
         typer.Argument(help=MODELS),
     ],
     config: ConfigFiles = None,
-    source: Annotated[str | None, typer.Option("--data", help="Data set by name, or a path.")] = None,
+    source: Annotated[str | None, typer.Option("--data", help="A dataset by name, or a path.")] = None,
     data_root: DataRoot = None,
     store: Annotated[
         str | None, typer.Option(help="Store to train on, from cocn preprocess: a directory or a URI.")
@@ -43,32 +43,32 @@ def train(
     ] = None,
     protocol: Annotated[
         Literal["holdout", "gin"] | None,
-        typer.Option(help="Folds of graphs: select on another fold, or as the GIN paper on the test fold."),
+        typer.Option(help="Folds of graphs: select on another fold, or, as in the GIN paper, on the test."),
     ] = None,
     preset: Annotated[
-        bool, typer.Option("--preset", help="The paper's settings for the data set; file and flags override.")
+        bool, typer.Option("--preset", help="The paper's settings for the dataset; files and flags override.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="The preset, smaller where that takes hours without a GPU.")
+        bool, typer.Option("--quick", help="The preset, smaller where it would take hours without a GPU.")
     ] = False,
     splits: Annotated[int | None, typer.Option(min=1, help="Train on the first N splits.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Train with N seeds, counting up from train.seed.")] = 1,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training nodes.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Records in a batch, over all workers.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Learning rate at its peak.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
     workers: Annotated[
         str | None,
         typer.Option(
-            help="Processes, or a range such as 2..8; they share a step's rows, or a graph's heads."
+            help="Processes, or a range such as 2..8; they divide a step's rows, or a graph's heads."
         ),
     ] = None,
-    cpus_per_worker: Annotated[int | None, typer.Option(help="Cores of each worker.")] = None,
-    gpus_per_worker: Annotated[float | None, typer.Option(help="GPUs of each worker.")] = None,
+    cpus_per_worker: Annotated[int | None, typer.Option(help="Cores per worker.")] = None,
+    gpus_per_worker: Annotated[float | None, typer.Option(help="GPUs per worker.")] = None,
     time_budget: Annotated[
-        float | None, typer.Option(help="Seconds for the whole training, validation and test included.")
+        float | None, typer.Option(help="Seconds for the whole training, including validation and test.")
     ] = None,
     experiment: Annotated[str | None, typer.Option(help="Name of the MLflow experiment.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Directory that holds everything written.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Directory for everything that is written.")] = None,
     register_as: Annotated[
         str | None,
         typer.Option("--register", help="Register the best training as this model in MLflow."),
@@ -117,7 +117,7 @@ def train(
     for name in models:
         check_graph(opened, vary(settings[name], name, chosen[0], resolved.train.seed, opened), chosen)
     for name in models[1:]:
-        # The same store; what this model reads beyond the first one's stages.
+        # The same store; only the stages that this model reads and the first one does not.
         open_prepared(settings[name], models=[name], splits=chosen)
     first = resolved.train.seed
     seeded = range(first, first + seeds)
@@ -137,7 +137,7 @@ def preset_settings(
 ) -> "dict[str, Config]":
     """The configuration of each model, below the files and the flags.
 
-    Opponents have settings of their own for any graph; with `published` all models take the data set's.
+    Opponents have their own settings for any graph; with `published` all models take the dataset's.
     """
     from pipeline.config.loading import load_config
     from pipeline.presets import default_preset, load_preset

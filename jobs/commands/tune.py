@@ -19,26 +19,26 @@ def register(app: typer.Typer) -> None:
 
 
 def tune(
-    model: Annotated[str, typer.Argument(help="The model whose settings are searched for.")],
+    model: Annotated[str, typer.Argument(help="The model whose settings to search for.")],
     config: ConfigFiles = None,
-    source: Annotated[str | None, typer.Option("--data", help="Data set by name, or a path.")] = None,
+    source: Annotated[str | None, typer.Option("--data", help="A dataset by name, or a path.")] = None,
     data_root: DataRoot = None,
     store: Annotated[str | None, typer.Option(help="Store to train on: a directory or a URI.")] = None,
     space: Annotated[
-        Path | None, typer.Option(help="YAML of what to vary; by default what comes with the model.")
+        Path | None, typer.Option(help="YAML file of what to vary; by default the one for the model.")
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Settings to try.")] = 20,
+    trials: Annotated[int, typer.Option(min=1, help="Number of settings to try.")] = 20,
     time_budget: Annotated[
         str | None, typer.Option(help="Time for the whole search, such as 90s, 30m or 1h30m.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Most epochs of a trial.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Most epochs per trial.")] = None,
     grace: Annotated[int, typer.Option(min=1, help="Epochs that every trial gets.")] = 3,
     concurrent: Annotated[
-        int | None, typer.Option(min=1, help="Trials at once; by default as many as there are cores.")
+        int | None, typer.Option(min=1, help="Trials at once; by default one per core.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the settings that are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampled settings.")] = 0,
     experiment: Annotated[str | None, typer.Option(help="Name of the MLflow experiment.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Directory that holds everything written.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Directory for everything that is written.")] = None,
     assignments: Assignments = None,
     as_json: Json = False,
 ) -> None:

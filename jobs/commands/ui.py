@@ -31,7 +31,7 @@ def ui(
         return
     with serve(store.uri, port, artifacts=output / ARTIFACTS) as server:
         _open(store.runs_page(server.address, experiment), browser)
-        typer.echo("Ctrl-C ends it.")
+        typer.echo("Press Ctrl-C to stop.")
         server.wait()
 
 
