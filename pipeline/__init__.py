@@ -22,7 +22,7 @@ __all__ = ["from_pyg", "to_pyg"]
 
 
 def __getattr__(name: str) -> Any:
-    # On first use: reading a configuration must not import Arrow, numba or torch.
+    # Imported on first use: reading a configuration must not import Arrow, numba or torch.
     if name in __all__:
         from pipeline.ingest import pyg
 

@@ -1,4 +1,4 @@
-"""The demo: one real path from a generated graph to a comparison, in minutes on two cores."""
+"""The demo: a real path from a generated graph to a comparison, in minutes on two cores."""
 
 import os
 import time
@@ -61,16 +61,16 @@ class Demo:
 
 
 def run_demo(output: Path, side: int, seed: int, say: Callable[[str], None]) -> Demo:
-    """Generate, pre-compute, train two models, compare.
+    """Generate, preprocess, train two models, compare.
 
     Args:
         output: directory that everything goes to.
         side: side of the minesweeper board.
         seed: seed of the board and of the models.
-        say: told what is about to happen, a line a step.
+        say: Called with one line before each step.
     """
     workers = int(str(SETTINGS["resources.workers"]))
-    # One Ray for every stage: each start of its own would take seconds.
+    # One Ray for all stages: starting it for each would take seconds every time.
     with ray_session(max(os.cpu_count() or 1, workers)):
         return _run_stages(output, side, seed, say)
 
@@ -113,7 +113,7 @@ def _run_stages(output: Path, side: int, seed: int, say: Callable[[str], None]) 
 def configure(config: Config, name: str, store: GraphStore) -> Config:
     """The configuration of one of the demo's models."""
     varied = vary(config, name, config.data.split, config.train.seed, store)
-    # A graph of this size is trained on before a group of workers has started.
+    # On a graph of this size training finishes sooner than a group of workers starts.
     workers = varied.resources.workers if name == "segment" else 1
     return varied.model_copy(
         update={
@@ -124,7 +124,7 @@ def configure(config: Config, name: str, store: GraphStore) -> Config:
 
 
 def measure_baselines(store: GraphStore, config: Config) -> tuple[Baseline, ...]:
-    """What the majority class and a node's own features reach on the test nodes."""
+    """What predicting the majority class, and a model of a node's own features, score on the test nodes."""
     from sklearn.linear_model import LogisticRegression
 
     features, labels, split = store.features(), store.labels(), store.split(config.data.split)

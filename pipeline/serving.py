@@ -1,4 +1,4 @@
-"""The names that logged MLflow models import. They stay, so that models logged by any version load."""
+"""The names that logged MLflow models import; kept so that models logged by any version still load."""
 
 from pipeline.prediction.serving import open_answers
 from pipeline.tracking.mlflow_models import offer_model

@@ -1,4 +1,4 @@
-"""All settings, how they are loaded, and where things lie.
+"""All settings, how they are loaded, and where things are stored.
 
 In: YAML files and flags. Out: one frozen `Config`.
 

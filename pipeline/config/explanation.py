@@ -1,4 +1,4 @@
-"""What a configuration consists of: where each value came from, and a JSON schema that editors read."""
+"""What a configuration consists of: where each value came from, and a JSON schema for editors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from pipeline.runtime.passwords import hide_passwords
 
 DEFAULT = "default"
 _SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
-#: What the project notes on fields for itself.
+#: Keys that fields carry for internal use.
 _OWN_NOTES = ("decides",)
 
 
@@ -35,7 +35,7 @@ def explain_config(
     *,
     preset: Mapping[str, object] | None = None,
 ) -> tuple[Setting, ...]:
-    """Every value of the configuration that :func:`load_config` gives, and where it came from.
+    """Every value of the configuration that :func:`load_config` returns, and where it came from.
 
     Raises:
         ConfigError: As `load_config` does.

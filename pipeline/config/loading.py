@@ -60,9 +60,9 @@ def load_config(
 
     Args:
         paths: YAML files, such as one for the model and one for the cluster; later ones override earlier
-            ones, and without any the defaults hold.
+            ones, and without any the defaults apply.
         overrides: Values by dotted key, such as `{"train.epochs": 3}`; None stands for a flag not given.
-        preset: Values by dotted key that take the place of defaults.
+        preset: Values by dotted key that replace defaults.
 
     Raises:
         ConfigError: On a missing or unreadable file, an unknown key or a value of the wrong type.
@@ -108,7 +108,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, object]:
             shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
             raise ConfigError(f"Expected the value of '{key}' to be YAML (got '{shown}': {error})") from error
         if value is None:
-            # It would count as a flag that was not given.
+            # None would count as a flag that was not given.
             raise ConfigError(f"Expected '--set {key}=' to be followed by a value (got '{text}')")
         overrides[key] = value
     return overrides
@@ -155,14 +155,14 @@ def valid_keys(model: type[BaseModel] = Config, prefix: str = "") -> Iterator[st
 
 
 def check_key(key: str, origin: str) -> None:
-    """Raise a `ConfigError` that names the nearest valid key unless `key` is one."""
+    """Raise a `ConfigError` that suggests the nearest valid key, unless `key` is valid."""
     keys = list(valid_keys())
     if key not in keys:
         raise ConfigError(f"{origin}: unknown key '{key}'; did you mean '{_nearest_key(key, keys)}'?")
 
 
 def _nearest_key(key: str, keys: Iterable[str]) -> str:
-    """The valid key most like `key`, by the whole path and by its last word."""
+    """The valid key closest to `key`, by the whole path and by its last word."""
 
     def likeness(candidate: str) -> float:
         whole = difflib.SequenceMatcher(None, key, candidate).ratio()
@@ -183,7 +183,7 @@ def _assign(values: dict[str, Any], key: str, value: object, origin: str) -> Non
 
 
 def first_problem(error: ValidationError, origins: Mapping[str, str], origin: str) -> str:
-    """One line on the first value that is wrong: where it was written, what was expected, what was found."""
+    """One line on the first wrong value: where it was written, what was expected, what was found."""
     problem = error.errors(include_url=False)[0]
     key = ".".join(str(part) for part in problem["loc"])
     message = problem["msg"].removeprefix("Value error, ")

@@ -30,7 +30,7 @@ class Uri:
 
     @property
     def parent(self) -> "Uri":
-        """The place that it lies in."""
+        """The place that contains it."""
         place, mark, query = self.text.partition("?")
         return Uri(f"{place.rstrip('/').rpartition('/')[0]}{mark}{query}")
 

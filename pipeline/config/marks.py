@@ -3,9 +3,9 @@
 A setting decides the first of these that depends on it, and everything after it:
 
 - `store`: the graph that ingest writes;
-- `inputs`: what later stages compute of the graph, and what a training reads of it;
+- `inputs`: what later stages compute from the graph, and what a training reads of it;
 - `weights`: the network and how it is trained;
-- `nothing`: where files lie, what a run may use, how often it saves.
+- `nothing`: where files are stored, what a run may use, how often it saves.
 """
 
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ class Mark:
 
     Attributes:
         decides: the first thing that depends on the setting.
-        repeats: whether results under different values are repetitions, of which a mean is taken.
-        extends: whether a training that was started with another value continues under the new one.
+        repeats: whether results under different values are repetitions that are averaged.
+        extends: whether a training started with one value continues under another.
     """
 
     decides: Decided
@@ -67,7 +67,7 @@ def decisive_settings(
         settings: The configuration, or a section of it.
         decided: What they decide: one or more of `store`, `inputs` and `weights`.
         repeats: Whether to include settings that only tell repetitions apart, such as seed and split.
-        extends: Whether to include settings that only say how far a training goes.
+        extends: Whether to include settings that only say how long a training runs.
     """
     values = dict(dotted_values(settings.model_dump(mode="json")))
     return {

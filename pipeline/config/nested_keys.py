@@ -1,4 +1,4 @@
-"""Nested keys and values, as YAML has them, and dotted keys, as flags and MLflow have them."""
+"""Nested keys and values, as in YAML, and dotted keys, as in flags and MLflow."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
@@ -24,7 +24,7 @@ def dotted_keys(values: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
 
 
 def merge(values: dict[str, Any], content: Mapping[str, Any]) -> None:
-    """Lay nested keys over others, in place."""
+    """Merge nested keys into others, in place; the new values win."""
     for name, value in content.items():
         if isinstance(value, Mapping) and isinstance(values.get(name), dict):
             merge(values[name], value)
@@ -33,6 +33,6 @@ def merge(values: dict[str, Any], content: Mapping[str, Any]) -> None:
 
 
 def section_of(annotation: object) -> type[BaseModel] | None:
-    """The section that a field of a configuration holds, if it holds one."""
+    """The section that a field of a configuration holds, if any."""
     choices = get_args(annotation) or (annotation,)
     return next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), None)

@@ -49,7 +49,7 @@ def _parse_workers(value: object) -> int | str:
     least, dots, most = str(value).partition("..")
     ends = (least, most if dots else least)
     if not all(end.isdecimal() and int(end) > 0 for end in ends) or int(ends[0]) > int(ends[1]):
-        raise ValueError("Input should be a number of workers, or a range of them such as 2..8")
+        raise ValueError("Input should be a number of workers, or a range such as 2..8")
     if int(ends[1]) > MOST_WORKERS:
         raise ValueError(f"Input should be at most {MOST_WORKERS:,} workers, as each is a process")
     return int(least) if ends[0] == ends[1] else f"{int(least)}..{int(most)}"
@@ -99,17 +99,17 @@ class SourceOptions(Section):
     """Where a graph comes from and how it is read."""
 
     source: str = decides("store", "minesweeper")
-    """The name of a data set, or the path of a graph to ingest."""
+    """The name of a dataset, or the path of a graph to ingest."""
     data_root: Path | None = decides("nothing", None)
-    """Directory with the raw files of benchmark data sets; generated graphs need none."""
+    """Directory with the raw files of benchmark datasets; generated graphs need none."""
     seed: Seed = decides("store", 0)
-    """Seed of generated graphs and of generated splits."""
+    """Seed for generated graphs and generated splits."""
     side: Side = decides("store", 100)
     """Side of the minesweeper grid; the graph has side × side nodes."""
     num_nodes: NodeCount | None = decides("store", None)
     """Nodes of a generated power-law graph, or of an edge list whose last nodes have no edges."""
     num_graphs: GraphCount = decides("store", 300)
-    """Graphs of the generated collection `motifs`."""
+    """Number of graphs in the generated collection `motifs`."""
     features: Path | None = decides("store", None)
     """Features of the nodes of an edge list: .npy, .npz, .csv, .tsv or .parquet."""
     labels: Path | None = decides("store", None)
@@ -119,19 +119,20 @@ class SourceOptions(Section):
     target_column: str | None = decides("store", None)
     """Column of an edge list with the end of each edge; by default the second."""
     id_column: str | None = decides("store", None)
-    """Column of the node tables with the ids that edges use; by default `id` if there is one, else rows."""
+    """Column of the node tables with the ids that edges use; by default `id` if present, else row numbers."""
     label_column: str | None = decides("store", None)
     """Column of the node tables with the class; by default `label`."""
     split_column: str | None = decides("store", None)
-    """Column of the node tables with train, val or test; by default `split` where there is one."""
+    """Column of the node tables with train, val or test; by default `split` if present."""
     weight_column: str | None = decides("store", None)
-    """Column of an edge list with a number that comes with each edge, or several separated by commas; by
-    default `weight` where there is one."""
+    """Column of an edge list with a number per edge, or several separated by commas; by default `weight` if
+    present."""
     directed: bool | Literal["auto"] = decides("store", "auto")
-    """Whether edges have a direction. `auto` keeps that of the source beside the undirected graph, for
-    features of in- and out-neighbours apart; `true` gives it to the windows too; distances ignore it."""
+    """Whether edges have a direction. `auto` keeps the source's direction next to the undirected graph, so
+    that features of in- and out-neighbours can differ; `true` also gives it to the windows; distances ignore
+    it."""
     num_splits: Repetitions = decides("store", 10)
-    """Random splits made for graphs that come without any, or folds of a collection's cross-validation."""
+    """Random splits generated for graphs without any, or folds of a collection's cross-validation."""
     train_share: Annotated[float, Field(gt=0, lt=1)] = decides("store", 0.5)
     """Share of training nodes in random splits."""
     validation_share: Fraction = decides("store", 0.25)
@@ -148,24 +149,24 @@ class SourceOptions(Section):
 
 
 class DataConfig(SourceOptions):
-    """Which graph, which split of it, what to predict, and where its store lies."""
+    """Which graph, which split of it, what to predict, and where its store is."""
 
     store: Place | None = decides("nothing", None)
     """Directory or URI (s3://, gs://) of the graph store; by default one per source and parameters under
     `output`."""
     split: SplitNumber = decides("inputs", 0, repeats=True)
-    """Which of the data set's splits into training, validation and test nodes."""
+    """Which of the dataset's splits into training, validation and test nodes."""
     task: Literal["auto", "node", "graph", "link"] = decides("weights", "auto")
-    """What to predict; `auto` is what the store has labels of, and `link` hides edges of a single graph."""
+    """What to predict; `auto` is what the store has labels for, and `link` hides edges of a single graph."""
     protocol: Literal["holdout", "gin"] = decides("weights", "holdout")
     """How a fold of a collection is tested: `holdout` selects the epoch on another fold; `gin`, as published,
-    trains on that fold too and selects on the test part, which reports more than a new graph would get."""
+    trains on that fold too and selects on the test part, which scores higher than a new graph would."""
     link_validation_share: Annotated[float, Field(gt=0, lt=1)] = decides("inputs", 0.05)
-    """Share of a graph's edges that are hidden for validation where links are predicted."""
+    """Share of a graph's edges hidden for validation in link prediction."""
     link_test_share: Annotated[float, Field(gt=0, lt=1)] = decides("inputs", 0.1)
-    """Share of a graph's edges that are hidden for the test where links are predicted."""
+    """Share of a graph's edges hidden for testing in link prediction."""
     link_negatives: Negatives = decides("inputs", 1)
-    """Pairs without an edge for each hidden one, which all hidden ones of a part are ranked among."""
+    """Pairs without an edge per hidden edge; all hidden edges of a part are ranked against all of them."""
 
     @model_validator(mode="after")
     def _leave_edges(self) -> Self:
@@ -178,21 +179,21 @@ class DataConfig(SourceOptions):
 
 
 class PositionConfig(Section):
-    """How the static positions of the nodes are pre-computed."""
+    """How the static positions of the nodes are precomputed."""
 
     truncate: Hops = decides("inputs", 4)
-    """Distances beyond this many hops count as one hop more than it."""
+    """Longer distances, in hops, count as this value plus one."""
     depth: Literal["truncated", "full"] = decides("inputs", "truncated")
     """`full` searches until every reachable node is found."""
     landmarks: NodeCount | None = decides("inputs", None)
-    """Number of random sources; None takes every node as a source."""
+    """Number of random sources; None uses every node as a source."""
     order: Literal["window", "profile", "lappe", "rwpe", "rcm"] = decides("inputs", "window")
-    """What fixed heads order nodes by: windows that cover as many edges as they can, distance profiles,
+    """What fixed heads order nodes by: windows that cover as many edges as possible, distance profiles,
     Laplacian eigenvectors, random walks or reverse Cuthill–McKee."""
     batch_sources: Sources = decides("nothing", 512)
     """Sources that share one sweep over the graph; one batch is one Ray task."""
     refinements: Refinements = decides("inputs", 1)
-    """How often the linear system is solved again with the exact product of distances and positions."""
+    """How many times the linear system is solved again with the exact product of distances and positions."""
     seed: Seed = decides("inputs", 0)
     """Seed of the landmarks."""
 
@@ -201,9 +202,9 @@ class SegmentConfig(Section):
     """How sequences are cut into segments and written to shards."""
 
     length: SegmentLength = decides("inputs", 8)
-    """Nodes in a segment (b in the paper), and how near the store's orders bring the ends of an edge."""
+    """Nodes in a segment (b in the paper); the store's orders try to keep the ends of an edge this close."""
     shard_rows: ShardRows = decides("inputs", 65536)
-    """Records in a shard file."""
+    """Records per shard file."""
     seed: Seed = decides("inputs", 0)
     """Seed of the random directions that give the heads different orders."""
 
@@ -217,11 +218,11 @@ class ModelConfig(Section):
     """`paper` is the paper's network as printed. `modern` reads input blocks through an ego path, mixes nodes
     with their neighbours and has other defaults; `auto` is modern for nodes, paper for graphs and links."""
     mixing_blocks: Layers = decides("weights", 4)
-    """Blocks of a modern full-graph model, each a node with its neighbours and its windows."""
+    """Blocks of a modern full-graph model, each combining a node with its neighbours and its windows."""
     ego_layers: Layers = decides("weights", 1)
     """Residual layers of the ego path of a modern model."""
     windows: bool = decides("weights", True)
-    """Read windows of the orders, beside the ego path of a modern model."""
+    """Read windows of the orders in addition to the ego path of a modern model."""
     neighbour_labels: bool = decides("weights", True)
     """Let a modern model read the classes of neighbours that are training nodes, never a node's own."""
     hidden_channels: Width = decides("weights", 64)
@@ -231,9 +232,9 @@ class ModelConfig(Section):
     kernel_size: Kernel = decides("weights", 5)
     """Nodes a diagonal convolution reads at once (k in the paper)."""
     tau: Positive = decides("weights", 1.0)
-    """Sharpness of the relaxed permutation (τ in the paper); the sparse model has none."""
+    """Sharpness of the relaxed permutation (τ in the paper); not used by the sparse model."""
     smoothness: Steps = decides("weights", 2)
-    """How often features are propagated to give positions (t in the paper)."""
+    """How many times features are propagated to give positions (t in the paper)."""
     unit_layers: Layers = decides("weights", 2)
     """Layers of step one (L1 in the paper)."""
     pool_layers: Layers = decides("weights", 1)
@@ -241,7 +242,7 @@ class ModelConfig(Section):
     final_layer: bool = decides("weights", False)
     """One more layer of step one after the pooling layers."""
     inception_kernels: Annotated[tuple[Kernel, ...], Field(max_length=32)] = decides("weights", ())
-    """Kernel sizes of parallel convolutions; empty for a single one of `kernel_size`."""
+    """Kernel sizes of parallel convolutions; empty for a single one of size `kernel_size`."""
     residual: bool = decides("weights", True)
     """Add the averaged input of a layer to its output."""
     dropout: Fraction = decides("weights", 0.2)
@@ -251,23 +252,23 @@ class ModelConfig(Section):
     node_features: bool = decides("weights", True)
     """Read the nodes' own features."""
     propagated_features: Steps = decides("weights", 1)
-    """How often features are averaged over the neighbours, each time appended to the input; 0 for none."""
+    """How many times features are averaged over the neighbours, each time appended to the input."""
     structure_features: bool = decides("weights", True)
-    """Read the edges inside a window."""
+    """Read the edges within a window."""
     positions: Literal["auto", "explicit", "implicit", "fixed"] = decides("weights", "auto")
-    """What orders the nodes: learned from features, learned from their place in the graph, or the store's own
-    order; `auto` is fixed for segments, which then stream from shards, and explicit otherwise."""
+    """What orders the nodes: positions learned from features, positions learned from the structure, or the
+    store's own order; `auto` is fixed for segments, which then stream from shards, and explicit otherwise."""
     propagation: Literal["auto", "after", "before"] = decides("weights", "auto")
-    """Propagate after the MLP, as the paper does, or the features before it, once, into the store; `auto` is
-    before for segments, which need no graph in memory then, and after otherwise."""
+    """Propagate positions after the MLP, as in the paper, or features before it, once, into the store; `auto`
+    is before for segments, which then need no graph in memory, and after otherwise."""
     neighbours: Neighbours = decides("weights", 10)
-    """Neighbours that `sage` samples of a training node; half as many from hop to hop."""
+    """Neighbours that `sage` samples per training node; each further hop samples half as many."""
     self_loops: bool = decides("inputs", True)
     """Add self-loops to the graph that propagates positions."""
     pooling: Literal["mean", "sum"] = decides("weights", "mean")
-    """How an opponent sums up the nodes of a graph; the CoCN family takes the largest of each channel."""
+    """How an opponent pools the nodes of a graph; the CoCN family takes the maximum of each channel."""
     ranking: Literal["auto", "pairwise", "taylor"] = decides("weights", "auto")
-    """Backward of the ranks; `auto` takes the pairwise one for windows and small graphs."""
+    """Gradient of the ranks; `auto` uses the pairwise one for windows and small graphs."""
     opponent: OpponentConfig = OpponentConfig()
     """What only opponents read."""
 
@@ -278,24 +279,25 @@ class TrainConfig(Section):
     epochs: Epochs = decides("weights", 50)
     """Passes over the training nodes."""
     batch_size: BatchSize = decides("weights", 1000)
-    """Records, or graphs of a collection, in a batch, over all workers; a step on a whole graph has none."""
+    """Records, or graphs of a collection, per batch, over all workers; unused for steps on a whole graph."""
     learning_rate: Positive = decides("weights", 1e-3)
-    """Learning rate at its peak."""
+    """Peak learning rate."""
     optimiser: Literal["adamw", "adam"] = decides("weights", "adamw")
-    """`adam` adds weight decay to the gradient, as the paper does: rare features lose their weights to it."""
+    """`adam` adds weight decay to the gradient, as in the paper; this shrinks the weights of rare
+    features."""
     schedule: Literal["constant", "cosine"] = decides("weights", "constant")
-    """How the learning rate goes from its peak: stays, or falls to zero along a cosine."""
+    """How the learning rate continues after its peak: stays constant, or falls to zero along a cosine."""
     warmup_steps: Annotated[Natural, at_most(1e12, "no training has more steps")] = decides("weights", 0)
     """Optimiser steps over which the learning rate rises to its peak."""
     weight_decay: NonNegative = decides("weights", 1e-5)
     """Weight decay."""
     label_smoothing: Fraction = decides("weights", 0.0)
-    """Share of the target that is spread over all classes; CoCN models on single graphs have it."""
+    """Share of the target that is spread over all classes; used by CoCN models on single graphs."""
     class_weights: bool = decides("weights", False)
     """Weigh each class by the inverse of its share of the training nodes."""
     metric: Literal["auto", MetricName] = decides("weights", "auto")
-    """What selects the best epoch and is compared; `auto` is accuracy for graphs, mrr for links and,
-    for nodes, roc_auc of two classes, accuracy of more."""
+    """What selects the best epoch and is compared; `auto` is accuracy for graphs, mrr for links and, for
+    nodes, roc_auc with two classes and accuracy with more."""
     patience: Annotated[Natural, at_most(1e8, "no training has more epochs")] = decides("weights", 0)
     """Epochs without progress before training stops; 0 never stops early."""
     patience_on: Literal["loss", "metric"] = decides("weights", "loss")
@@ -303,14 +305,14 @@ class TrainConfig(Section):
     seed: Seed = decides("weights", 0, repeats=True)
     """Seed of the parameters, the shuffling and dropout."""
     clip: NonNegative = decides("weights", 1.0)
-    """Largest norm of the gradient; 0 does not clip."""
+    """Largest gradient norm; 0 disables clipping."""
     time_budget: PositiveSeconds | None = decides("weights", None, extends=True)
-    """Seconds for the whole training, the last validation and the test included."""
+    """Seconds for the whole training, including the last validation and the test."""
     validate_every: Epochs | None = decides("weights", None)
-    """Epochs between two validations; by default one, or so many on large graphs that validation stays a
-    tenth of the time."""
+    """Epochs between two validations; by default 1, or more on large graphs, such that validation takes at
+    most a tenth of the time."""
     checkpoint_seconds: Seconds = decides("nothing", 30)
-    """Seconds between two checkpoints, in mid-epoch too; the end and the best epoch always have one."""
+    """Seconds between two checkpoints, also in mid-epoch; the end and the best epoch are always saved."""
     precision: Literal["float32", "bfloat16"] = decides("weights", "float32")
     """Number type of the convolutions; positions and ranks stay in float32."""
 
@@ -319,14 +321,14 @@ class ResourceConfig(Section):
     """What the run may use; never changes a result beyond rounding."""
 
     workers: Workers = decides("nothing", 1)
-    """Processes that train together: a number, or a range such as 2..8, of which as many run as there is room
-    for."""
+    """Processes that train together: a number, or a range such as 2..8, from which as many run as there is
+    room for."""
     resize_seconds: PositiveSeconds = decides("nothing", 60)
-    """How often a training with a range of workers looks for room for more of them."""
+    """Seconds between checks of whether there is room for more workers, when a range is given."""
     cpus_per_worker: Cores | None = decides("nothing", None)
-    """Cores, and threads, of each worker; by default the machine's cores are shared out evenly."""
+    """Cores, and threads, per worker; by default the machine's cores are divided evenly."""
     gpus_per_worker: Gpus = decides("nothing", 0)
-    """GPUs of each worker."""
+    """GPUs per worker."""
 
     @property
     def least_workers(self) -> int:
@@ -343,23 +345,23 @@ class TrackingConfig(Section):
     """Where runs are recorded."""
 
     uri: str | None = decides("nothing", None)
-    """MLflow tracking URI; by default MLFLOW_TRACKING_URI, else the file `mlflow.db` under `output`."""
+    """MLflow tracking URI; by default MLFLOW_TRACKING_URI, else the file `mlflow.db` in `output`."""
     experiment: str = decides("nothing", "cocn")
     """Name of the MLflow experiment."""
 
 
 class StorageConfig(Section):
-    """Object storage, for nodes that share no disk; credentials come from the environment alone."""
+    """Object storage, for nodes that share no disk; credentials come from the environment only."""
 
     uri: RemotePlace | None = decides("nothing", None)
-    """URI (s3://, gs://) that checkpoints, results and predictions are copied to and continued from; by
-    default they lie under `output` alone, which all nodes must see then."""
+    """URI (s3://, gs://) that checkpoints, results and predictions are copied to and resumed from; by default
+    they are only in `output`, which all nodes must then see."""
     cache: Path = decides("nothing", Path("~/.cache/cocn"))
-    """Directory of each node for files of remote stores."""
+    """Directory on each node that caches files of remote stores."""
     cache_gib: Gibibytes = decides("nothing", 20)
-    """Size that the cache keeps to, in GiB; what was not used for longest goes first."""
+    """Size limit of the cache, in GiB; the least recently used files are removed first."""
     retry_seconds: Seconds = decides("nothing", 120)
-    """How long a storage that does not answer is asked again."""
+    """How long to keep retrying a storage that does not answer."""
 
 
 class Config(Section):
@@ -382,4 +384,4 @@ class Config(Section):
     storage: StorageConfig = StorageConfig()
     """Object storage and its cache."""
     output: Path = decides("nothing", Path("runs"))
-    """Directory that holds everything a run writes."""
+    """Directory for everything that a run writes."""

@@ -1,4 +1,4 @@
-"""YAML from people: no key twice, and no text that is larger or deeper than any configuration."""
+"""YAML written by people: no duplicate keys, and nothing larger or deeper than any real configuration."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ import yaml
 
 MOST_CHARACTERS = 2**20
 _DEEPEST = 16
-#: Each alias may repeat what holds aliases itself: a few lines of them would unfold to millions of values.
+#: An alias may repeat a value that contains aliases: a few lines could expand to millions of values.
 _MOST_ALIASES = 16
 
 
 class TextError(ValueError):
-    """Text that is no YAML that we read; `line` is counted from 1, or None where there is no one place."""
+    """Text that is not YAML we accept; `line` counts from 1, or is None if no single place is to blame."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
@@ -19,10 +19,10 @@ class TextError(ValueError):
 
 
 def parse_yaml(text: str) -> Any:
-    """The value that a text stands for; nothing but plain values, lists and mappings is ever built.
+    """The value of a text; only plain values, lists and mappings are ever built.
 
     Raises:
-        TextError: If the text is not YAML, repeats a key, or goes beyond the limits above.
+        TextError: If the text is not YAML, repeats a key, or exceeds the limits above.
     """
     if len(text) > MOST_CHARACTERS:
         raise TextError(f"Expected at most {MOST_CHARACTERS:,} characters (got {len(text):,})")
@@ -44,7 +44,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def _check_events(text: str) -> None:
-    """Look at the structure before anything recursive does."""
+    """Check the structure before anything recursive reads it."""
     depth = aliases = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -68,7 +68,7 @@ class _Loader(yaml.SafeLoader):
                 continue
             if key.value in seen:
                 raise TextError(
-                    f"Expected each key once (got '{key.value}' twice): leave one of them out",
+                    f"Expected each key once (got '{key.value}' twice): remove one of them",
                     key.start_mark.line + 1,
                 )
             seen.add(key.value)

@@ -1,6 +1,6 @@
 """Ray: sessions and tasks.
 
-In: functions and their arguments. Out: their results, whatever worker died on the way.
+In: functions and their arguments. Out: their results, even if a worker dies on the way.
 
 May import: runtime, config, storage.
 

@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ADDRESS = "RAY_ADDRESS"
-# Without it Ray's GCS, raylet and metrics ports listen on every interface.
+# Without this, Ray's GCS, raylet and metrics ports listen on every interface.
 LOOPBACK_SWITCH = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 def _prepare_environment() -> None:
-    """Set what Ray must find in the environment before it starts; values already there stay.
+    """Set what Ray must find in the environment before it starts; existing values are kept.
 
-    A local cluster listens on loopback and asks for a token that only this process and its children
-    know. Where RAY_ADDRESS names a cluster, that cluster's own settings hold.
+    A local cluster listens on loopback and requires a token known only to this process and its children.
+    If RAY_ADDRESS names a cluster, that cluster's own settings apply.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -58,11 +58,11 @@ def ray_session(num_cpus: int | None = None) -> Iterator[None]:
 
 @contextmanager
 def local_cluster(cpus: int | None = None, *, dashboard: bool = False) -> Iterator[None]:
-    """Start Ray on this machine, reachable from this machine only, and stop it at the end.
+    """Start Ray on this machine, reachable from this machine only, and stop it when the block ends.
 
     Args:
-        cpus: How many CPUs it hands out; all by default. Workers get as many threads as their task
-            has CPUs, through OMP_NUM_THREADS, which Ray sets.
+        cpus: Number of CPUs it offers; all by default. Workers get as many threads as their task has CPUs,
+            through OMP_NUM_THREADS, which Ray sets.
         dashboard: Serve the dashboard and the job API on 127.0.0.1.
     """
     _prepare_environment()
@@ -87,17 +87,17 @@ def local_cluster(cpus: int | None = None, *, dashboard: bool = False) -> Iterat
 
 
 def _quoted_interpreter() -> dict[str, str] | None:
-    """Ray hands the interpreter's path to a shell as it is: quote it where it has a space or the like."""
+    """Quote the interpreter's path for the shell that Ray passes it to, in case it contains spaces."""
     quoted = shlex.quote(sys.executable)
     return {"py_executable": quoted} if quoted != sys.executable else None
 
 
 @contextmanager
 def _own_signal_handler() -> Iterator[None]:
-    """Give SIGTERM back to its handler after Ray has taken it.
+    """Restore the SIGTERM handler that Ray replaces.
 
-    Starting, Ray installs one that aborts the process after three seconds, too soon to end runs;
-    stopping, it resets the signal to its default, which ends the process on the spot.
+    When it starts, Ray installs a handler that aborts the process after three seconds, too soon to end
+    runs; when it stops, it resets the signal to its default, which ends the process immediately.
     """
     handler = signal.getsignal(signal.SIGTERM)
     try:
@@ -117,10 +117,10 @@ def _is_debugging() -> bool:
 
 
 def _read_switches_again() -> None:
-    """Show Ray the environment once more.
+    """Make Ray read the environment again.
 
-    Ray reads these switches when it is imported, and sorted imports put `import ray` first, so they
-    would be missed; there is no public way to have them read again.
+    Ray reads these switches when it is imported, and sorted imports put `import ray` first, so it would
+    miss them; there is no public way to have them read again.
     """
     from ray._private import ray_constants
 

@@ -1,4 +1,4 @@
-"""Functions run as Ray tasks, or in this process where the work is smaller than Ray's start."""
+"""Functions run as Ray tasks, or in this process if the work takes less time than starting Ray."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ Handle = Any
 
 
 class Tasks(Protocol):
-    """Runs functions; what they return, and what they share, is passed on by handle."""
+    """Runs functions; their results and shared values are passed by handle."""
 
     def put(self, value: object) -> Handle:
         """Store a value once for all tasks that take its handle."""
@@ -22,11 +22,11 @@ class Tasks(Protocol):
         """Wait for a value."""
 
     def each(self, function: Callable[..., object], calls: Iterable[tuple[object, ...]]) -> Iterator[Any]:
-        """Run `function` on each tuple of arguments; results come in that order, as they are ready."""
+        """Run `function` on each tuple of arguments; yield results in that order, as they become ready."""
 
 
 class _InlineTasks:
-    """Runs everything at once, in order; a handle is the value itself."""
+    """Runs everything immediately, in order; a handle is the value itself."""
 
     def put(self, value: object) -> Handle:
         return value
@@ -42,7 +42,7 @@ class _InlineTasks:
 
 
 class _RayTasks:
-    """Runs each function as a one-CPU Ray task; Ray repeats those whose worker dies."""
+    """Runs each function as a one-CPU Ray task; Ray retries those whose worker dies."""
 
     def put(self, value: object) -> Handle:
         import ray
@@ -66,7 +66,7 @@ class _RayTasks:
 
 @contextmanager
 def open_tasks(parallel: bool) -> Iterator[Tasks]:
-    """Tasks on Ray (the running one, or one that is started here), or inline."""
+    """Tasks on Ray (the running one, or one started here), or inline."""
     if not parallel:
         yield _InlineTasks()
         return

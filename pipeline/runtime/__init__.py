@@ -2,7 +2,7 @@
 
 In: nothing. Out: messages, progress lines, measurements.
 
-May import: nothing else.
+May import: no other package.
 
 Public names, by module:
     allocator: allocator_environment, restart_with_allocator

@@ -1,9 +1,9 @@
-"""Memory for large tensors, kept by the process from one training step to the next.
+"""An allocator that keeps memory for large tensors from one training step to the next.
 
 The allocator of the C library gives every block of more than 32 MB back to the kernel as soon as it is free,
 and the kernel clears each page again when the next step asks for it: on large graphs that is half the time.
-Told to keep such blocks it breaks them up, and peak memory doubles. jemalloc, which comes with Ray, reuses
-them whole; it has to be there before the first allocation, so a process starts itself again with it.
+If it is set to keep such blocks, it splits them up and peak memory doubles. jemalloc, which ships with Ray,
+reuses them whole; it must be loaded before the first allocation, so a process restarts itself with it.
 """
 
 import importlib.util
@@ -11,9 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-#: Keep what is free, in one pool for all threads, so that no thread's free blocks lie idle.
+#: Keep free memory, in one pool for all threads, so that no thread's free blocks lie idle.
 _SETTINGS = "dirty_decay_ms:-1,muzzy_decay_ms:-1,narenas:1"
-#: Tells a process that it was started again already.
+#: Tells a process that it has already been restarted.
 MARK = "COCN_ALLOCATOR"
 
 
@@ -29,7 +29,7 @@ def allocator_environment() -> dict[str, str]:
 
 
 def find_library() -> Path | None:
-    """The shared library of jemalloc inside Ray's package, which is not imported for it."""
+    """The shared library of jemalloc inside Ray's package, found without importing Ray."""
     found = importlib.util.find_spec("ray") if sys.platform == "linux" else None
     if found is None or found.origin is None:
         return None
@@ -38,7 +38,7 @@ def find_library() -> Path | None:
 
 
 def restart_with_allocator() -> None:
-    """Replace this process by itself with the allocator, at most once; its children do not inherit it."""
+    """Restart this process with the allocator, at most once; its children do not inherit it."""
     if os.environ.pop(MARK, None) is not None:
         for name in ("LD_PRELOAD", "MALLOC_CONF"):
             os.environ.pop(name, None)
@@ -50,6 +50,6 @@ def restart_with_allocator() -> None:
 
 
 def is_in_use() -> bool:
-    """Whether this process runs with the allocator."""
+    """Whether this process is running with the allocator."""
     maps = Path("/proc/self/maps")
     return maps.exists() and "libjemalloc" in maps.read_text()

@@ -6,7 +6,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `90`, `90s`, `30m` or `2h`.
+    """The seconds in `90`, `90s`, `30m` or `2h`.
 
     Raises:
         UserError: for anything else.
@@ -22,7 +22,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """`45 s`, `20 min` or `1.5 h`."""
+    """Seconds as `45 s`, `20 min` or `1.5 h`."""
     if seconds < 120:
         return f"{seconds:.3g} s"
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"

@@ -1,8 +1,8 @@
-"""Errors that a user can mend, told in one line."""
+"""Errors that a user can fix, reported in one line."""
 
 import errno
 
-#: What a path, or the disk below it, makes impossible; a user names another one.
+#: Errors caused by a path, or by the disk it is on; a different path helps.
 _MENDABLE = {
     errno.ENOTDIR,
     errno.EISDIR,
@@ -21,17 +21,17 @@ _MENDABLE = {
 
 
 class UserError(Exception):
-    """Something the user can put right; its text is the one line the command line prints."""
+    """Something the user can fix; its text is the one line that the command line prints."""
 
 
 def explain_system_error(error: BaseException) -> str | None:
-    """One line on what the system refused, if another path, or more room, would mend it."""
+    """One line on what the system refused, if another path, or more space, would fix it."""
     if isinstance(error, MemoryError):
         return (
-            f"Expected enough memory (got: {str(error) or 'none left'}): take a smaller graph, model or batch"
+            f"Expected enough memory (got: {str(error) or 'none left'}): use a smaller graph, model or batch"
         )
     if not isinstance(error, OSError) or error.errno not in _MENDABLE or error.filename is None:
         return None
     name = str(error.filename)
     shown = name if len(name) <= 200 else f"{name[:200]}…"
-    return f"Expected to be able to use '{shown}' (got: {error.strerror}): choose another path, or make room"
+    return f"Expected to be able to use '{shown}' (got: {error.strerror}): choose another path, or free space"

@@ -1,4 +1,4 @@
-"""Locks of the operating system on files and directories: they end with the process, however that ends."""
+"""Operating-system locks on files and directories: they end with the process, however it ends."""
 
 import fcntl
 import os
@@ -22,7 +22,7 @@ def hold_directory(path: Path, *, wait: bool) -> Iterator[bool]:
 
     Args:
         path: The directory.
-        wait: Wait for another process that holds it; else the block is told False at once.
+        wait: Wait for another process that holds it; otherwise the block receives False immediately.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:

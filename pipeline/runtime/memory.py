@@ -12,9 +12,9 @@ _RESET = Path("/proc/self/clear_refs")
 
 
 def peak_memory(status: Path = STATUS) -> int:
-    """The largest resident size this process ever had, or had since `reset_peak`, in bytes.
+    """The largest resident size of this process, ever or since `reset_peak`, in bytes.
 
-    Linux hands `ru_maxrss` on across fork and exec, so a small child of a large process would report
+    Linux passes `ru_maxrss` on across fork and exec, so a small child of a large process would report
     the parent's peak; the high-water mark in /proc belongs to the process alone.
     """
     try:
@@ -28,15 +28,15 @@ def peak_memory(status: Path = STATUS) -> int:
 
 
 def require_memory(expected_bytes: int, what: str, remedy: str) -> None:
-    """Refuse what this machine has not the memory for.
+    """Refuse work that does not fit into this machine's memory.
 
     Args:
-        expected_bytes: What it takes.
-        what: What takes it, as the message says it.
-        remedy: What to ask for instead.
+        expected_bytes: The memory needed.
+        what: What needs it, as named in the message.
+        remedy: What to use instead.
 
     Raises:
-        UserError: If all of the memory would not do, in use or not.
+        UserError: If it exceeds the machine's total memory, whether in use or not.
     """
     import psutil
 
@@ -44,12 +44,12 @@ def require_memory(expected_bytes: int, what: str, remedy: str) -> None:
     if expected_bytes > there:
         raise UserError(
             f"Expected {what} to fit into {there / 2**30:,.0f} GiB of memory "
-            f"(got {expected_bytes / 2**30:,.0f} GiB): take {remedy}"
+            f"(got {expected_bytes / 2**30:,.0f} GiB): use {remedy}"
         )
 
 
 def reset_peak() -> bool:
-    """Let the peak begin anew at what is resident now; False where only the kernel may do that."""
+    """Reset the peak to what is resident now; False if only the kernel may do that."""
     try:
         _RESET.write_text("5", encoding="ascii")
     except OSError:

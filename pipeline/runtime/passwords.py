@@ -13,8 +13,8 @@ _IN_DATABASE = re.compile(r"^([\w+.-]+://[^:/@]*):[^@]*@")
 def without_password(uri: str) -> str:
     """The URI as it may be written to disk and shown.
 
-    A database keeps its user, which PGPASSWORD goes with. A server's goes too: a user alone in the address
-    would be sent in place of MLFLOW_TRACKING_USERNAME.
+    A database keeps its user name, since PGPASSWORD goes with it. A server loses its user name too: left in
+    the address, it would be sent instead of MLFLOW_TRACKING_USERNAME.
     """
     uri = re.sub(r"(?<=[?&])password=[^&]*&?", "", uri).rstrip("?&")
     if not uri.startswith("http"):
@@ -24,5 +24,5 @@ def without_password(uri: str) -> str:
 
 
 def hide_passwords(text: str) -> str:
-    """A message with every password of an address in it made unreadable."""
+    """The message with the password of every address hidden."""
     return _IN_QUERY.sub(rf"\1{_HIDDEN}", _IN_TEXT.sub(rf"\1{_HIDDEN}@", text))

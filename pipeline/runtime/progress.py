@@ -10,10 +10,10 @@ _PLAIN_INTERVAL_SECONDS = 5.0
 
 
 class Bar(Protocol):
-    """What work reports its progress to."""
+    """What long work reports its progress to."""
 
     def advance(self, count: int = 1, **fields: object) -> None:
-        """Count `count` more units as done; `fields` (a loss, a shard) are shown beside the rate."""
+        """Count `count` more units as done; `fields` (a loss, a shard) are shown next to the rate."""
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def progress(description: str, total: int, unit: str = "steps") -> Iterator[Bar]
     """Show the progress of `total` units of work while the block runs.
 
     Args:
-        description: What is being done, in a word or two.
+        description: What is being done, in one or two words.
         total: How many units there are in all.
         unit: What is counted, in the plural.
     """

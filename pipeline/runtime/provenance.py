@@ -21,7 +21,7 @@ _LIBRARIES = (
 )
 SOURCE = Path(__file__).resolve().parents[2]
 RECORDS = "pipeline/paper/records"
-#: What measurements leave in a checkout; it does not decide the next one.
+#: What measurements write into a checkout; it does not affect the next one.
 _RESULTS = (RECORDS, "RESULTS.md")
 
 
@@ -34,7 +34,7 @@ class Revision:
 
 
 def source_revision(directory: Path = SOURCE) -> Revision:
-    """The revision of the checkout that `directory` lies in; None for an installed wheel."""
+    """The revision of the checkout that contains `directory`; None for an installed wheel."""
     commit = _git(directory, "rev-parse", "HEAD")
     if commit is None or _git(directory, "ls-files", "--error-unmatch", "pyproject.toml") is None:
         return Revision(None, False)
@@ -45,7 +45,7 @@ def source_revision(directory: Path = SOURCE) -> Revision:
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of the libraries that decide a result, of those that are installed."""
+    """Versions of the installed libraries that can affect a result."""
     found = {}
     for name in _LIBRARIES:
         try:
@@ -65,7 +65,7 @@ def device_name() -> str:
 
 
 def user_name() -> str:
-    """Who runs this; containers may have a user id without a name."""
+    """Who is running this; containers may have a user id without a name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

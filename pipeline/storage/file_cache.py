@@ -1,4 +1,4 @@
-"""Files from elsewhere kept on this machine: named by their digest, bounded in size, oldest use out first."""
+"""Remote files kept on this machine: named by digest, bounded in size, least recently used first out."""
 
 import os
 import threading
@@ -9,18 +9,18 @@ from pathlib import Path
 
 from pipeline.storage.files import TEMPORARY_SUFFIX, CorruptFileError, require_space, verify_file
 
-#: A file that long without a writer belongs to a process that was killed.
+#: A temporary file this old belongs to a process that was killed.
 _STALE_SECONDS = 3600.0
 
 
 class FileCache:
     """A directory of files named by their SHA-256.
 
-    Several processes may share it. A file that a process has mapped stays readable after it was dropped here.
+    Several processes may share it. A file that a process has mapped stays readable after it is removed here.
 
     Args:
-        directory: Where the files lie.
-        max_bytes: What they may take together; the newest one is kept whatever its size.
+        directory: Where the files are kept.
+        max_bytes: Size limit for all files together; the newest one is kept whatever its size.
     """
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
@@ -29,7 +29,7 @@ class FileCache:
         self.max_bytes = max_bytes
 
     def fetch(self, sha256: str, size: int, download: Callable[[Path], None]) -> Path:
-        """The file of that digest; `download` writes it where it is missing or damaged.
+        """The file with that digest; `download` writes it if it is missing or damaged.
 
         Raises:
             UserError: If the disk has no room for it.
@@ -67,8 +67,8 @@ class FileCache:
         return self.files / f".{sha256}.{os.getpid()}.{threading.get_ident()}{TEMPORARY_SUFFIX}"
 
     def _touch(self, path: Path) -> None:
-        # The time of reading alone: a file that was verified is known by its time of writing.
-        with suppress(FileNotFoundError):  # dropped by another process; whoever reads it fetches it again
+        # Only the time of reading: a verified file is recognised by its time of writing.
+        with suppress(FileNotFoundError):  # removed by another process; the next reader downloads it again
             os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
     def _trim(self, newest: Path) -> None:

@@ -25,12 +25,12 @@ _NUMBERS = {
     for kind in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 }
 
-# A file that was verified in this process is not read again while size, time and inode stay the same.
+# A file verified in this process is not read again while size, time and inode stay the same.
 _verified: dict[Path, tuple[str, int, int, int]] = {}
 
 
 class CorruptFileError(UserError):
-    """A file that is not what was once written."""
+    """A file whose content is not what was written."""
 
 
 def file_sha256(path: Path) -> str:
@@ -66,8 +66,8 @@ def read_arrow(path: Path) -> pa.Table:
     """Map an Arrow IPC file into memory; columns written as one chunk are read without copying.
 
     Raises:
-        CorruptFileError: If the file is no complete Arrow IPC file.
-        FileNotFoundError: If there is none.
+        CorruptFileError: If the file is not a complete Arrow IPC file.
+        FileNotFoundError: If it does not exist.
     """
     try:
         with pa.memory_map(str(path)) as source:
@@ -92,7 +92,7 @@ def read_sealed_json(path: Path) -> dict[str, object]:
     """Read what `write_sealed_json` wrote, without the digest.
 
     Raises:
-        CorruptFileError: If the text is no JSON object, or is not the one its digest was made for.
+        CorruptFileError: If the text is not a JSON object, or does not match its digest.
     """
     return parse_sealed_json(path.read_bytes(), str(path))
 
@@ -104,7 +104,7 @@ def seal_json(content: Mapping[str, object]) -> bytes:
 
 
 def parse_sealed_json(text: bytes, place: str) -> dict[str, object]:
-    """What `seal_json` made, without the digest; `place` is named in errors."""
+    """The content that `seal_json` sealed, without the digest; `place` is named in errors."""
     try:
         content = json.loads(text)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
@@ -128,7 +128,7 @@ def check_inside(names: Iterable[str], place: str) -> None:
 
 @contextmanager
 def atomic_file(path: Path, expected_bytes: int = 0) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `path`; it takes the place of `path` once it is safely on disk."""
+    """Open a temporary file next to `path`; it replaces `path` once it is safely on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     require_space(path.parent, expected_bytes)
     temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
@@ -144,10 +144,10 @@ def atomic_file(path: Path, expected_bytes: int = 0) -> Iterator[BinaryIO]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a small file in one piece: readers see the old text or the new one.
+    """Write a small file atomically: readers see either the old text or the new one.
 
-    It is not forced to disk, so that it may be written often; what must outlive a power cut is written with
-    `atomic_file`.
+    It is not forced to disk, so that it may be written often; anything that must survive a power cut is
+    written with `atomic_file`.
     """
     building = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     building.write_text(text, encoding="utf-8")
@@ -166,10 +166,10 @@ def explain_full_disk(path: Path) -> Iterator[None]:
 
 
 def require_directory(path: Path, what: str) -> None:
-    """Refuse a directory that is none, or that cannot be made, before anything is written; leaves no trace.
+    """Refuse a path that is not, or cannot become, a directory, before anything is written; leaves no trace.
 
     Args:
-        path: The directory, there already or not.
+        path: The directory, existing or not.
         what: The flag or key that names it.
 
     Raises:
@@ -179,7 +179,7 @@ def require_directory(path: Path, what: str) -> None:
     try:
         existing = next(parent for parent in (place, *place.parents) if parent.exists())
         if not existing.is_dir():
-            raise UserError(f"Expected '{what}' to be a directory (got '{existing}', which is none)")
+            raise UserError(f"Expected '{what}' to be a directory (got '{existing}', which is not)")
         with tempfile.TemporaryDirectory(prefix=".cocn-", dir=existing):
             pass
     except OSError as error:
@@ -190,7 +190,7 @@ def require_directory(path: Path, what: str) -> None:
 
 
 def require_file_place(path: Path, what: str) -> None:
-    """Refuse a file that cannot be written, before the work whose result it is to hold.
+    """Refuse a file that cannot be written, before the work that produces its content.
 
     Raises:
         UserError: Saying what is in the way.
@@ -198,15 +198,13 @@ def require_file_place(path: Path, what: str) -> None:
     require_directory(path.expanduser().absolute().parent, what)
     try:
         if path.exists() and not path.is_file():
-            raise UserError(f"Expected '{what}' to be a file (got '{path}', which is none)")
+            raise UserError(f"Expected '{what}' to be a file (got '{path}', which is not)")
     except OSError as error:
-        raise UserError(
-            f"Expected '{what}' to be a file that can be written (got: {error.strerror})"
-        ) from error
+        raise UserError(f"Expected '{what}' to be a writable file (got: {error.strerror})") from error
 
 
 def require_space(directory: Path, expected_bytes: int) -> None:
-    """Refuse to start a write that the disk cannot hold."""
+    """Refuse to start a write that does not fit on the disk."""
     free = shutil.disk_usage(directory).free
     if free < expected_bytes + SPACE_MARGIN_BYTES:
         raise UserError(
@@ -262,10 +260,10 @@ def _first_line(error: Exception) -> str:
 
 
 def verify_file(path: Path, sha256: str, size: int) -> None:
-    """Compare a file with its recorded digest, once per process while the file stays the same.
+    """Check a file against its recorded digest, once per process while the file is unchanged.
 
     Raises:
-        CorruptFileError: If it is missing, or its bytes are not the recorded ones.
+        CorruptFileError: If it is missing, or its bytes differ from the recorded ones.
     """
     try:
         status = path.stat()

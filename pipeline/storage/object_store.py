@@ -1,7 +1,7 @@
-"""Object stores: small requests that are tried again, and files read through a cache on this machine.
+"""Object stores: small requests that are retried, and files read through a cache on this machine.
 
-Only digests make a file trustworthy here: whatever lists files (a manifest, an index) is written last and
-holds the digest of each, so that a half-written one is never read.
+A file is trusted by its digest only: whatever lists files (a manifest, an index) is written last and holds
+the digest of each, so that a half-written file is never read.
 """
 
 import hashlib
@@ -32,24 +32,24 @@ Answer = TypeVar("Answer")
 _FIRST_WAIT_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 15.0
 _CHUNK_BYTES = 8 * 2**20
-#: Silence after which a request counts as lost, and how often S3's client repeats one by itself. It repeats
-#: thirty times by default: a hanging connection would cost 100 seconds before `storage.retry_seconds` counts.
+#: Silence after which a request counts as lost, and how often S3's client retries by itself. The default is
+#: thirty times: a hanging connection would cost 100 seconds before `storage.retry_seconds` applies.
 _SILENCE_SECONDS = 10.0
 _CONNECT_SECONDS = 5.0
 _ATTEMPTS = 2
 #: Where an object appears whole or not at all; elsewhere it gets its name by a rename.
 _APPEARS_WHOLE = ("s3", "gcs", "abfs")
-#: What no second attempt mends.
+#: Errors that a second attempt cannot fix.
 _FINAL = ("NO_SUCH_BUCKET", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "FORBIDDEN")
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A place in an object store; travels to other processes, which read through their own node's cache.
+    """A place in an object store; other processes that receive it read through their own node's cache.
 
     Attributes:
         root: the URI from the configuration.
-        storage: cache and patience.
+        storage: cache and retry settings.
         key: the path below the root.
     """
 
@@ -77,7 +77,7 @@ class Remote:
         return Remote(self.root, self.storage, f"{self.key}/{name}" if self.key else name)
 
     def read(self) -> bytes | None:
-        """A small object's bytes; None if there is none."""
+        """The bytes of a small object; None if it does not exist."""
 
         def read(files: pafs.FileSystem, path: str) -> bytes | None:
             try:
@@ -89,7 +89,7 @@ class Remote:
         return self._try(read)
 
     def size(self) -> int | None:
-        """Bytes of an object; None if there is none."""
+        """Bytes of an object; None if it does not exist."""
 
         def look(files: pafs.FileSystem, path: str) -> int | None:
             info = files.get_file_info(path)
@@ -98,7 +98,7 @@ class Remote:
         return self._try(look)
 
     def names(self) -> list[str]:
-        """Every object below, relative and sorted."""
+        """Every object below this one, relative and sorted."""
 
         def look(files: pafs.FileSystem, path: str) -> list[str]:
             infos = files.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
@@ -107,7 +107,7 @@ class Remote:
         return self._try(look)
 
     def write(self, content: bytes) -> None:
-        """Write a small object whole."""
+        """Write a small object atomically."""
 
         def write(files: pafs.FileSystem, path: str) -> None:
             with _whole(files, path) as stream:
@@ -129,7 +129,7 @@ class Remote:
         """Copy the object to a file.
 
         Raises:
-            CorruptFileError: If its bytes are not the ones of that digest.
+            CorruptFileError: If its bytes do not match the digest.
             UserError: If it is gone, or the disk is full.
         """
 
@@ -163,7 +163,7 @@ class Remote:
         return self.cache.fetch(sha256, size, lambda path: self.download(path, sha256, size))
 
     def delete(self) -> None:
-        """Remove the object and everything below it, if there is any."""
+        """Remove the object and everything below it, if any."""
 
         def remove(files: pafs.FileSystem, path: str) -> None:
             info = files.get_file_info(path)
@@ -185,10 +185,10 @@ class Remote:
         return files, f"{base.rstrip('/')}/{self.key}".rstrip("/")
 
     def _try(self, request: Callable[[pafs.FileSystem, str], Answer]) -> Answer:
-        """Ask, and while nobody answers ask again, less and less often.
+        """Send a request; while nothing answers, retry at growing intervals.
 
         Raises:
-            UserError: If the store refuses, or stays away for longer than `storage.retry_seconds`.
+            UserError: If the store refuses, or does not answer for longer than `storage.retry_seconds`.
         """
         deadline = time.monotonic() + self.storage.retry_seconds
         wait, told = _FIRST_WAIT_SECONDS, False
@@ -204,7 +204,7 @@ class Remote:
                 if time.monotonic() + wait > deadline:
                     raise UserError(
                         f"Expected '{self}' to answer (got {reason} for {self.storage.retry_seconds:g} s): "
-                        "the same command goes on from here once it does"
+                        "the same command continues from here once it does"
                     ) from error
                 if not told:
                     logger.warning("%s does not answer (%s); trying again", self.root, reason)
@@ -214,13 +214,13 @@ class Remote:
 
 
 def resolve(place: Path | Uri | Remote, storage: StorageConfig | None = None) -> Path | Remote:
-    """A place as it is used: paths as they are, URIs with their cache."""
+    """A place ready for use: paths as they are, URIs with their cache."""
     return Remote(place, storage or StorageConfig()) if isinstance(place, Uri) else place
 
 
 @contextmanager
 def local_file(out: Path | Remote) -> Iterator[Path]:
-    """Where to write a file that then goes to `out`."""
+    """Where to write a file that is then moved or uploaded to `out`."""
     if isinstance(out, Path):
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
         yield out
@@ -239,7 +239,7 @@ def _open(uri: str) -> tuple[pafs.FileSystem, str]:
 
 
 def _impatient(files: pafs.S3FileSystem) -> pafs.S3FileSystem:
-    """The same file system with limits on its waits, for which a URI has no words."""
+    """The same file system with timeouts, which a URI cannot express."""
     _, (settings,) = files.__reduce__()
     limits = {"request_timeout": _SILENCE_SECONDS, "connect_timeout": _CONNECT_SECONDS}
     return pafs.S3FileSystem(
@@ -249,7 +249,7 @@ def _impatient(files: pafs.S3FileSystem) -> pafs.S3FileSystem:
 
 @contextmanager
 def _whole(files: pafs.FileSystem, path: str) -> Iterator[pa.NativeFile]:
-    """An output stream whose object has its name only when it is complete."""
+    """An output stream whose object gets its name only once it is complete."""
     if files.type_name in _APPEARS_WHOLE:
         with files.open_output_stream(path) as stream:
             yield stream

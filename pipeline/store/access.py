@@ -27,7 +27,7 @@ def open_store(place: Path | Uri | Remote) -> GraphStore:
     """Open a store.
 
     Raises:
-        StoreError: If there is none, or it has another schema version.
+        StoreError: If there is none, or it has a different schema version.
         CorruptFileError: If the manifest was changed.
     """
     where = resolve(place)
@@ -50,7 +50,7 @@ def find_store(place: Path | Uri | Remote, parameters: BaseModel) -> GraphStore 
     old, new = store.manifest.stages[INGEST].parameters, parameters.model_dump(mode="json")
     if old != new:
         raise StoreError(
-            f"Expected '{store.place}' to hold the graph asked for "
+            f"Expected '{store.place}' to hold the requested graph "
             f"(got another: {describe_difference(old, new)}): choose another store or delete this one"
         )
     return store
@@ -67,8 +67,8 @@ def create_store(
     Args:
         place: Directory or URI of the store. A store with the same parameters there is returned as it is.
         graph: The cleaned graph, or a collection of them.
-        parameters: What decided its content: source, seeds, digests of the source's files.
-        summary: The report of the cleaning.
+        parameters: What determined its content: source, seeds, digests of the source's files.
+        summary: The cleaning report.
 
     Raises:
         StoreError: If a store with other parameters, or anything else, is at `place`.

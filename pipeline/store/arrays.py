@@ -1,4 +1,4 @@
-"""Graphs in memory: the arrays that stages hand to one another."""
+"""Graphs in memory: the arrays that stages pass to one another."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class GraphArrays:
     ids: pa.Array | None = None
     """The source's own node names, where they are not 0…n−1."""
     edge_values: Floats | None = None
-    """[m, e] weights or features of the stored entries, beside `csr.indices`; None for plain edges."""
+    """[m, e] weights or features of the stored entries, parallel to `csr.indices`; None for plain edges."""
     classes: tuple[str, ...] | None = None
     """Names of the classes 0…C−1, where the source has names for them."""
 
@@ -88,7 +88,7 @@ class GraphArrays:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of nodes whose link is to be predicted, those of a graph side by side.
+    """Pairs of nodes whose link is to be predicted, grouped by graph.
 
     Shapes: g graphs, p pairs.
     """
@@ -98,7 +98,7 @@ class Pairs:
     ends: Integers
     """[p, 2] node ids."""
     labels: Integers
-    """[p]: 1 where the link is there, 0 where it is not."""
+    """[p]: 1 if the link exists, 0 if not."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,10 @@ class CollectionArrays:
     num_classes: int
     task: Task = "graph"
     pairs: Pairs | None = None
-    """What a collection for link prediction asks about."""
+    """The pairs that a collection for link prediction asks about."""
     directed: bool = False
     edge_values: Floats | None = None
-    """[m, e] weights or features of the stored entries, beside `csr.indices`; None for plain edges."""
+    """[m, e] weights or features of the stored entries, parallel to `csr.indices`; None for plain edges."""
 
     @property
     def num_graphs(self) -> int:

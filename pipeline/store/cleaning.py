@@ -42,7 +42,7 @@ class EdgeReport(BaseModel):
     input_edges: int
     """Rows of the source."""
     self_loops: int
-    """Rows that join a node with itself, dropped."""
+    """Rows that connect a node with itself, dropped."""
     duplicates: int
     """Rows that repeat an earlier one in the same direction, dropped."""
     one_way: int
@@ -72,7 +72,7 @@ class CleaningReport(BaseModel):
 
     num_nodes: int
     num_graphs: int = 1
-    """Graphs of a collection; classes and splits are theirs then."""
+    """Graphs in a collection; classes and splits then refer to graphs."""
     num_features: int
     edges: EdgeReport
     degrees: DegreeReport
@@ -82,7 +82,7 @@ class CleaningReport(BaseModel):
     unlabelled: int
     split_sizes: list[dict[str, int]]
     homophily: float | None
-    """Share of edges between nodes of one class, among edges whose ends both have a label."""
+    """Share of edges within a class, among edges whose ends both have a label."""
 
 
 def clean_edges(
@@ -121,8 +121,8 @@ def clean_edges(
 
 
 def is_undirected(csr: CSR, ways: NDArray[np.uint8]) -> bool:
-    """Whether the source means no direction: it lists all edges both ways, or each once and its smaller end
-    always first (or always last)."""
+    """Whether the source's edges carry no direction: it lists all edges both ways, or each once with the
+    smaller end always first (or always last)."""
     return np.unique(ways[edge_sources(csr) < csr.indices]).size <= 1
 
 
@@ -147,8 +147,8 @@ def symmetric(csr: CSR) -> CSR:
 
 def component_labels(csr: CSR) -> tuple[int, NDArray[np.int32]]:
     """Number of connected components, and the component of every node."""
-    # scipy's csgraph copies the graph and its transpose: on 10 M entries it took 215 MiB and 12 s, this 26
-    # MiB and 6 s, and stores are mapped because they may be larger than memory.
+    # scipy's csgraph copies the graph and its transpose: on 10 M entries it took 215 MiB and 12 s, this takes
+    # 26 MiB and 6 s, and stores are mapped because they may be larger than memory.
     parents = np.arange(csr.num_nodes, dtype=np.int64)
     _join(csr.indptr, csr.indices, parents)
     # Components are numbered by their smallest node, which is its own parent.
@@ -193,14 +193,14 @@ def count_parts(split: NDArray[np.int8]) -> dict[str, int]:
 
 
 def homophily(csr: CSR, labels: NDArray[np.int64]) -> float | None:
-    """Share of edges that join nodes of one class; None without an edge between labelled nodes."""
+    """Share of edges that connect nodes of the same class; None without an edge between labelled nodes."""
     same, known = _count_same(csr.indptr, csr.indices, labels)
     return same / known if known else None
 
 
 @njit(cache=True, nogil=True)
 def _join(indptr, indices, parents):
-    """Union-find over the edges: in the end every node points at the smallest of its component."""
+    """Union-find over the edges: in the end every node points to the smallest node of its component."""
     for node in range(parents.size):
         for edge in range(indptr[node], indptr[node + 1]):
             first, second = _root(parents, node), _root(parents, indices[edge])

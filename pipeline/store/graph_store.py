@@ -59,7 +59,7 @@ class PositionSummary(BaseModel):
     num_sources: int = 0
     refinements: int = 0
     last_change: float = 0.0
-    """The last refinement's largest change, in standard deviations."""
+    """The largest change in the last refinement, in standard deviations."""
 
 
 class GraphStore:
@@ -67,7 +67,7 @@ class GraphStore:
 
     Attributes:
         path: Its directory on this machine; for a store in an object store, one for scratch files.
-        place: What other processes open it by.
+        place: Where other processes open it.
         manifest: What it holds.
     """
 
@@ -88,12 +88,12 @@ class GraphStore:
 
     @property
     def is_collection(self) -> bool:
-        """Whether it holds many graphs, each with a label or pairs of its own, in place of one."""
+        """Whether it holds many graphs, each with its own label or pairs, instead of one."""
         return self.manifest.task != "node"
 
     @property
     def num_rows(self) -> int:
-        """What labels and splits have a place for: nodes, or the graphs of a collection."""
+        """How many labels and splits there are: one per node, or per graph of a collection."""
         return self.manifest.num_graphs if self.is_collection else self.num_nodes
 
     @property
@@ -132,7 +132,7 @@ class GraphStore:
         return column_array(self.table(name), column)
 
     def verify(self) -> None:
-        """Compare every file with the manifest, and the timings with their own digest."""
+        """Check every file against the manifest, and the timings against their own digest."""
         for name in self.manifest.files:
             self.locate(name)
         self.timings()
@@ -211,10 +211,10 @@ class GraphStore:
         return self.summary("positions", PositionSummary).columns
 
     def summary(self, stage: str, kind: type[Summary]) -> Summary:
-        """What a finished stage noted in the manifest.
+        """What a finished stage recorded in the manifest.
 
         Raises:
-            StoreError: If the stage is not finished, or an earlier version noted something else.
+            StoreError: If the stage is not finished, or an earlier version recorded something else.
         """
         if stage not in self.manifest.stages:
             raise StoreError(
@@ -229,7 +229,7 @@ class GraphStore:
             ) from error
 
     def approximate_positions(self) -> NDArray[np.float64]:
-        """r_A, one number a node, as solved."""
+        """r_A as solved, one number per node."""
         return cast("NDArray[np.float64]", self.array("positions/positions.arrow", "r_A"))
 
     def profile(self) -> NDArray[np.int32]:
@@ -242,7 +242,7 @@ class GraphStore:
         return parse_timings(read_sealed_json(path)) if path.exists() else {}
 
     def record_timing(self, stage: str, timing: StageTiming) -> None:
-        """Keep the seconds and the peak memory of a stage beside the manifest."""
+        """Keep the time and peak memory of a stage next to the manifest."""
         try:
             before = self.timings()
         except CorruptFileError:
@@ -261,13 +261,13 @@ class GraphStore:
     ) -> Iterator[Stage]:
         """Run a stage: `with store.begin("positions", parameters) as stage: if stage.done: return …`.
 
-        The stage is done at once if it finished with the same parameters on the same input before.
+        The stage is done immediately if it finished before with the same parameters on the same input.
         Work that an earlier, killed run left behind is found through `stage.existing`.
 
         Args:
             stage: Name of the stage and of its directory in the store.
-            parameters: Everything that decides the stage's files.
-            requires: Stages whose files it reads, besides the graph itself.
+            parameters: Everything that affects the stage's files.
+            requires: Stages whose files it reads, in addition to the graph itself.
             replace: Drop a result with other parameters, and what was built on it, instead of refusing.
 
         Raises:
@@ -304,7 +304,7 @@ class GraphStore:
         return False
 
     def _remove(self, stages: list[str]) -> None:
-        # First unlisted, then deleted: a kill in between leaves files that nobody reads.
+        # First unlisted, then deleted: if killed in between, the leftover files are never read.
         names = [name for stage in stages for name in self.names(stage)]
         self.save_manifest(self.manifest.without_stages(stages))
         for name in names:

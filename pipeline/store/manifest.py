@@ -25,7 +25,7 @@ TIMINGS_NAME = "timings.json"
 
 
 class StoreError(UserError):
-    """A store that is absent, damaged, or not the one that was asked for."""
+    """A store that is absent, damaged, or not the requested one."""
 
 
 class Entry(BaseModel):
@@ -44,7 +44,7 @@ class FileEntry(Entry):
 
 
 class StageEntry(Entry):
-    """One finished stage: what it was asked, what it was built on, what it found."""
+    """A finished stage: its parameters, what it was built on, what it found."""
 
     parameters: dict[str, JsonValue]
     requires: dict[str, str] = {}
@@ -54,33 +54,33 @@ class StageEntry(Entry):
 
 
 class StageTiming(BaseModel):
-    """What a stage took on the machine where it ran."""
+    """What a stage cost on the machine where it ran."""
 
     model_config = ConfigDict(frozen=True)
 
     seconds: float = 0.0
     peak_memory_bytes: int = 0
-    """Of the process that ran the stage."""
+    """Peak memory of the process that ran the stage."""
     worker_peak_memory_bytes: int | None = None
-    """Of the Ray worker that took most; None without workers."""
+    """Peak memory of the largest Ray worker; None without workers."""
     batches: int | None = None
     """Batches of sources that were searched."""
     resumed_batches: int | None = None
-    """Those among them that an earlier, killed run had finished."""
+    """How many of them an earlier, killed run had finished."""
 
     @classmethod
     def since(cls, start: float) -> "StageTiming":
-        """Of a stage of this process that began at `start` by `time.monotonic`."""
+        """The timing of a stage of this process that began at `start` by `time.monotonic`."""
         return cls(seconds=round(time.monotonic() - start, 3), peak_memory_bytes=peak_memory())
 
     @property
     def most_memory_bytes(self) -> int:
-        """Of the process that took most."""
+        """Peak memory of the largest process."""
         return max(self.peak_memory_bytes, self.worker_peak_memory_bytes or 0)
 
 
 class Manifest(Entry):
-    """What `manifest.json` says.
+    """The content of `manifest.json`.
 
     Times and memory are in `timings.json`: they differ from run to run, and a store that is built
     twice from the same input has the same bytes in every other file.
@@ -96,18 +96,18 @@ class Manifest(Entry):
     num_splits: int
     directed: bool
     task: Task = "node"
-    """What the labels are about."""
+    """What the labels refer to."""
     num_graphs: int = 1
-    """Graphs of a collection, whose nodes lie side by side."""
+    """Graphs in a collection, whose nodes are stored one graph after another."""
     num_edge_features: int = 0
-    """Numbers that come with an edge, such as a weight; 0 for plain edges."""
+    """Numbers per edge, such as a weight; 0 for plain edges."""
     timings: str = TIMINGS_NAME
     files: dict[str, FileEntry] = {}
     stages: dict[str, StageEntry] = {}
 
     @property
     def parameters(self) -> dict[str, JsonValue]:
-        """Parameters of every stage, `stage.name` each."""
+        """Parameters of every stage, named `stage.name`."""
         return {
             f"{stage}.{name}": value
             for stage, entry in self.stages.items()
@@ -116,7 +116,7 @@ class Manifest(Entry):
 
     @property
     def digest(self) -> str:
-        """Identifies the store's content: equal digests, equal files."""
+        """Identifies the store's content: equal digests mean equal files."""
         return text_sha256(self.model_dump(mode="json"))
 
     def stage_digest(self, stage: str) -> str:
@@ -125,7 +125,7 @@ class Manifest(Entry):
         return text_sha256({"stage": self.stages[stage].model_dump(mode="json"), "files": files})
 
     def dependents(self, stage: str) -> list[str]:
-        """The stages that were built on `stage`, directly or not."""
+        """The stages that were built on `stage`, directly or indirectly."""
         found = [stage]
         for current in found:
             users = [name for name, entry in self.stages.items() if current in entry.requires]
@@ -156,7 +156,7 @@ def read_manifest(root: Path) -> Manifest:
     """Read and check the manifest of the store at `root`.
 
     Raises:
-        StoreError: If there is no store, or one of another schema version.
+        StoreError: If there is no store, or one with a different schema version.
         CorruptFileError: If the manifest was changed since it was written.
     """
     path = root / MANIFEST_NAME
@@ -188,19 +188,19 @@ def parse_manifest(text: bytes, root: str) -> Manifest:
 
 
 def parse_timings(content: Mapping[str, object]) -> dict[str, StageTiming]:
-    """The timings of every stage, from what `timings.json` holds."""
+    """The timings of every stage, from the content of `timings.json`."""
     return {stage: StageTiming.model_validate(entry) for stage, entry in content.items()}
 
 
 def describe_difference(old: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> str:
-    """The parameters in which two runs differ: `truncate=4 there, 6 asked for`."""
+    """The parameters in which two runs differ: `truncate=4 stored, 6 requested`."""
     old, new = dict(dotted_values(old)), dict(dotted_values(new))
     differing = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
-    return ", ".join(f"{key}={old.get(key)} there, {new.get(key)} asked for" for key in differing[:3])
+    return ", ".join(f"{key}={old.get(key)} stored, {new.get(key)} requested" for key in differing[:3])
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process of that number lives on this machine."""
+    """Whether a process with that id is alive on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -229,8 +229,8 @@ def describe_graph(graph: GraphArrays | CollectionArrays) -> Manifest:
 def other_parameters(
     place: object, stage: str, there: Mapping[str, JsonValue], asked: Mapping[str, JsonValue]
 ) -> StoreError:
-    """The error of a stage that finished with other parameters than those asked for."""
+    """The error for a stage that finished with parameters other than the requested ones."""
     return StoreError(
-        f"Expected stage '{stage}' of '{place}' to have the parameters asked for "
+        f"Expected stage '{stage}' of '{place}' to have the requested parameters "
         f"(got others: {describe_difference(there, asked)}): choose another store, or replace the stage"
     )

@@ -1,7 +1,7 @@
 """A graph store in an object store: the same files under the same names, read through a cache on each node.
 
-Nothing is kept on one machine alone: a stage's finished parts lie beside the store, each with a note that
-holds its digest and is written after it, so that a run which was killed goes on anywhere.
+Nothing is kept on one machine alone: a stage's finished parts are stored next to the graph store, each with
+a note that holds its digest and is written after it, so that a killed run continues on any machine.
 """
 
 import hashlib
@@ -33,15 +33,15 @@ from pipeline.store.manifest import (
 from pipeline.store.stage import WORKSPACE, Stage, lock_directory
 
 _NOTE_SUFFIX = ".json"
-#: A file may be dropped from the cache between finding and mapping it.
+#: A file may be dropped from the cache between looking it up and mapping it.
 _ATTEMPTS = 3
 
 
 class RemoteStore(GraphStore):
     """A store at a URI.
 
-    One writer at a time is the user's care across machines: storage has no locks. A manifest that somebody
-    else has changed meanwhile is not overwritten.
+    Storage has no locks: across machines it is up to the user to have only one writer at a time. A manifest
+    that somebody else has changed in the meantime is not overwritten.
     """
 
     def __init__(self, remote: Remote, manifest: Manifest, text: bytes) -> None:
@@ -120,7 +120,7 @@ class _RemoteStage(Stage):
     _store: RemoteStore
 
     def existing(self, name: str) -> bool:
-        """Whether the file was uploaded whole; a damaged scratch file is removed."""
+        """Whether the file was uploaded completely; a damaged scratch file is removed."""
         if self._note("results", name) is not None:
             return True
         if self._note("scratch", name) is None:
@@ -155,7 +155,7 @@ class _RemoteStage(Stage):
         return self._store.remote / WORKSPACE / self.workspace.name
 
     def _data(self, kind: str, name: str) -> Remote:
-        # Results lie in their final place from the start: until the manifest lists them nobody looks there.
+        # Results are uploaded to their final place: nothing looks there until the manifest lists them.
         return self._store.remote / self.name / name if kind == "results" else self._partial / kind / name
 
     def _note(self, kind: str, name: str) -> FileEntry | None:
@@ -188,7 +188,7 @@ class _RemoteStage(Stage):
 
 
 def _put_table(target: Remote, note: Remote, stage: str, table: pa.Table) -> FileEntry:
-    """Write a table into the cache and upload it with its note, unless the note says that it is there."""
+    """Write a table into the cache and upload it with its note, unless the note says it is already there."""
     scratch = target.cache.directory / "work" / f"{uuid.uuid4().hex}.arrow"
     sha256 = write_arrow(scratch, table)
     entry = FileEntry(stage=stage, sha256=sha256, bytes=scratch.stat().st_size, rows=table.num_rows)

@@ -14,7 +14,7 @@ def random_splits(
     validation: float = 0.25,
     seed: int = 0,
 ) -> NDArray[np.int8]:
-    """Random splits that keep the share of every class in every part.
+    """Random splits that preserve the share of every class in every part.
 
     Unlabelled nodes (−1) belong to no part, unless no node has a label: then all nodes are split.
 
@@ -42,11 +42,11 @@ def cross_validation(labels: NDArray[np.int64], *, num_folds: int = 10, seed: in
     """Stratified cross-validation with the folds of the GIN paper (Xu et al., 2019), at seed 0.
 
     Split i tests on fold i and validates on the fold after it, so that nothing is selected on the test part.
-    GIN itself trains on that fold as well and selects on the test part, which `data.protocol: gin` repeats.
+    GIN itself also trains on that fold and selects on the test part, which `data.protocol: gin` reproduces.
 
     Args:
         labels: Class of every graph.
-        num_folds: How many folds, each of them once the test part.
+        num_folds: Number of folds; each is the test part once.
         seed: Seed of the shuffle before the folds are cut.
 
     Shapes:

@@ -30,7 +30,7 @@ _DIGEST_SUFFIX = ".sha256"
 
 
 class WritableStore(Protocol):
-    """What a stage asks of the store that it runs in."""
+    """What a stage requires of the store that it runs in."""
 
     path: Path
     manifest: Manifest
@@ -45,8 +45,8 @@ class WritableStore(Protocol):
 class Stage:
     """One stage of a store while it runs.
 
-    Results (`write_table`) and scratch (`write_scratch`) lie in a workspace named after the
-    parameters, so that runs with other parameters never mix; `commit` moves the results into the
+    Results (`write_table`) and scratch files (`write_scratch`) are kept in a workspace named after the
+    parameters, so that runs with different parameters never mix; `commit` moves the results into the
     store, records them in the manifest, and clears the workspace.
     """
 
@@ -63,7 +63,7 @@ class Stage:
             self._prepare()
 
     def existing(self, name: str) -> bool:
-        """Whether an earlier run, or this one, already wrote the file whole; a damaged one is removed."""
+        """Whether an earlier run, or this one, wrote the file completely; a damaged one is removed."""
         path = self._place(name)
         digest = path.with_name(path.name + _DIGEST_SUFFIX)
         if not (path.is_file() and digest.is_file()):
@@ -78,7 +78,7 @@ class Stage:
         self._write("results", name, table)
 
     def write_scratch(self, name: str, table: pa.Table) -> None:
-        """Write an intermediate file, gone after `commit`."""
+        """Write an intermediate file, removed by `commit`."""
         self._write("scratch", name, table)
 
     def read(self, name: str) -> pa.Table:
@@ -98,13 +98,13 @@ class Stage:
         path.unlink(missing_ok=True)
 
     def scratch_names(self) -> list[str]:
-        """The whole scratch files, sorted."""
+        """The complete scratch files, sorted."""
         root = self.workspace / "scratch"
         names = sorted(str(path.relative_to(root)) for path in root.rglob("*") if _is_data(path))
         return [name for name in names if self.existing(name)]
 
     def measure(self, *, batches: int, resumed_batches: int, worker_peak_memory_bytes: int) -> None:
-        """Note what workers did, for the timings of this stage."""
+        """Record what workers did, for the timings of this stage."""
         self._measured = {
             "batches": batches,
             "resumed_batches": resumed_batches,
@@ -145,7 +145,7 @@ class Stage:
         return result if result.exists() else self.workspace / "scratch" / name
 
     def _prepare(self) -> None:
-        """Drop what runs with other parameters left, and half-written files."""
+        """Remove leftovers of runs with other parameters, and half-written files."""
         root = self._store.path / WORKSPACE
         for other in root.glob(f"{self.name}-*"):
             if other != self.workspace:
@@ -170,7 +170,7 @@ class Stage:
 
 @contextmanager
 def lock_directory(path: Path) -> Iterator[None]:
-    """Hold the one writer's place in a store; the lock ends with the process, however that ends.
+    """Hold the lock of a store's only writer; it ends with the process, however that ends.
 
     Raises:
         StoreError: If another process holds it.
@@ -187,10 +187,10 @@ def _is_data(path: Path) -> bool:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """A directory that takes the name `path` when the block ends well, and vanishes otherwise.
+    """A directory that takes the name `path` if the block succeeds, and is removed otherwise.
 
     Raises:
-        FileExistsError: If another process made it in the meantime.
+        FileExistsError: If another process created it in the meantime.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for stale in path.parent.glob(f".{path.name}.*.building"):
@@ -205,6 +205,6 @@ def new_directory(path: Path) -> Iterator[Path]:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            raise FileExistsError(error.errno, "another process made it", str(path)) from None
+            raise FileExistsError(error.errno, "another process created it", str(path)) from None
     finally:
         shutil.rmtree(building, ignore_errors=True)

@@ -6,7 +6,7 @@ from pipeline.store.graph_store import GraphStore
 
 
 def stage_seconds(store: GraphStore, stages: Iterable[str]) -> dict[str, float]:
-    """Seconds that stages of a store took, and those that they were built on."""
+    """Seconds that stages of a store, and those that they were built on, took."""
     entries, timings = store.manifest.stages, store.timings()
     waiting, found = list(stages), dict[str, float]()
     while waiting:

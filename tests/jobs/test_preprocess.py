@@ -57,9 +57,9 @@ def test_other_parameters_are_refused_or_replace(tmp_path: Path, capsys: pytest.
     words = ("preprocess", "minesweeper", "--side", 8, "--store", tmp_path / "store", "--no-segments")
     assert cocn(*words) == 0
     assert cocn(*words, "--truncate", 3) == 2
-    assert "truncate=4 there, 3 asked for" in capsys.readouterr().err
+    assert "truncate=4 stored, 3 requested" in capsys.readouterr().err
     assert cocn("preprocess", "minesweeper", "--side", 9, "--store", tmp_path / "store") == 2
-    assert "options.side=8 there, 9 asked for" in capsys.readouterr().err
+    assert "options.side=8 stored, 9 requested" in capsys.readouterr().err
     assert cocn(*words, "--truncate", 3, "--replace") == 0
     assert open_store(tmp_path / "store").profile().shape == (64, 4)
 

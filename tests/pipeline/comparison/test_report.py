@@ -102,7 +102,7 @@ def test_figures_travel_inside_the_file(selection: Selection, tmp_path: Path) ->
         tmp_path / "out" / "report.html",
         compare(selection),
         selection,
-        figures=[Figure("Permuted adjacency", picture, "one a head")],
+        figures=[Figure("Permuted adjacency", picture, "one per head")],
     )
     assert "data:image/svg+xml;base64,PHN2Zy8+" in path.read_text(encoding="utf-8")
     assert [item.name for item in path.parent.iterdir()] == ["report.html"]

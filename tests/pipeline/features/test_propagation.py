@@ -103,7 +103,7 @@ def test_rerun_is_a_no_op_and_more_steps_extend(tmp_path: Path) -> None:
     assert not propagate_features(store, 1)
     assert propagate_features(store, 2)
     assert digests(store.path).items() > before.items()
-    with pytest.raises(StoreError, match="self_loops=True there, False asked for"):
+    with pytest.raises(StoreError, match="self_loops=True stored, False requested"):
         propagate_features(store, 1, self_loops=False)
 
 

@@ -50,7 +50,7 @@ def test_a_graph_without_masks_gets_random_splits_and_the_same_store_is_kept(tmp
     store = pipeline.from_pyg(data, tmp_path / "store", num_splits=3)
     assert (store.num_nodes, store.num_splits, store.manifest.num_classes) == (34, 3, 4)
     assert pipeline.from_pyg(data, tmp_path / "store", num_splits=3).digest == store.digest
-    with pytest.raises(UserError, match="to hold the graph asked for"):
+    with pytest.raises(UserError, match="to hold the requested graph"):
         pipeline.from_pyg(data, tmp_path / "store", num_splits=4)
 
 

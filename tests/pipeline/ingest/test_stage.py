@@ -216,7 +216,7 @@ def test_rerun_is_a_no_op_and_other_options_are_refused(tmp_path: Path) -> None:
     options = SourceOptions(source="minesweeper", side=5)
     assert ingest(options, tmp_path / "store").fresh
     assert not ingest(options, tmp_path / "store").fresh
-    with pytest.raises(UserError, match="to hold the graph asked for"):
+    with pytest.raises(UserError, match="to hold the requested graph"):
         ingest(options.model_copy(update={"seed": 1}), tmp_path / "store")
 
 
@@ -224,7 +224,7 @@ def test_a_changed_file_is_another_source(tmp_path: Path) -> None:
     edges = write_csv(tmp_path / "e.csv", a=[0, 1], b=[1, 2])
     load(tmp_path, edges)
     write_csv(edges, a=[0, 1], b=[1, 0])
-    with pytest.raises(UserError, match="to hold the graph asked for"):
+    with pytest.raises(UserError, match="to hold the requested graph"):
         load(tmp_path, edges)
 
 

@@ -108,7 +108,7 @@ def test_heads_follow_the_family_that_is_asked_for(store: GraphStore) -> None:
     write_segments(store, config)
     columns = head_positions(store, 8, length=LENGTH, family="rwpe")
     np.testing.assert_array_equal(open_sequences(store, 0).order, sequence(columns, store.csr()).order)
-    with pytest.raises(StoreError, match="family=rwpe there, profile asked for"):
+    with pytest.raises(StoreError, match="family=rwpe stored, profile requested"):
         write_segments(store, make_config())
 
 
@@ -211,7 +211,7 @@ def test_splits_stand_side_by_side_and_parameters_never_mix(store: GraphStore) -
     write_segments(store, make_config(split=1))
     assert store.has("segments-0")
     assert store.has("segments-1")
-    with pytest.raises(StoreError, match="length=9 there, 8 asked for"):
+    with pytest.raises(StoreError, match="length=9 stored, 8 requested"):
         write_segments(store, make_config(split=0, length=8))
 
 

@@ -90,7 +90,7 @@ def test_a_copied_store_is_a_store_and_other_parameters_are_refused(
     config = configure(storage.uri("copied"), tmp_path)
     assert all(stage.done_before for stage in prepare(config, options_from(config.data)).stages)
     other = configure(storage.uri("copied"), tmp_path, positions__truncate=2)
-    with pytest.raises(StoreError, match="truncate=4 there, 2 asked for"):
+    with pytest.raises(StoreError, match="truncate=4 stored, 2 requested"):
         prepare(other, options_from(other.data))
     replaced = prepare(other, options_from(other.data), replace=True)
     assert [stage.done_before for stage in replaced.stages] == [True, False, False, False]

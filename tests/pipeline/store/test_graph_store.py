@@ -128,10 +128,10 @@ def test_rerun_is_a_no_op(store: GraphStore) -> None:
 
 
 def test_other_parameters_are_refused(store: GraphStore) -> None:
-    with pytest.raises(StoreError, match="value=1 there, 2 asked for"):
+    with pytest.raises(StoreError, match="value=1 stored, 2 requested"):
         create_store(store.path, four_nodes(), Parameters(value=2))
     run_stage(store)
-    with pytest.raises(StoreError, match="value=1 there, 2 asked for"):
+    with pytest.raises(StoreError, match="value=1 stored, 2 requested"):
         run_stage(store, 2)
 
 

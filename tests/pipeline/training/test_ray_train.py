@@ -41,7 +41,7 @@ def test_workers_are_a_number_or_a_range(given: object, ends: tuple[int, int]) -
 
 @pytest.mark.parametrize("given", [0, "0..2", "8..2", "2..", "..3", "two", 1.5, "2-8"])
 def test_anything_else_is_one_line(given: object) -> None:
-    with pytest.raises(ConfigError, match=r"a number of workers, or a range of them such as 2..8 \(got "):
+    with pytest.raises(ConfigError, match=r"a number of workers, or a range such as 2..8 \(got "):
         load_config(None, {"resources.workers": given})
 
 

@@ -76,7 +76,7 @@ def test_a_training_goes_on_from_its_copy_on_an_empty_machine(
 ) -> None:
     job = remote_job(storage, tiny_store, tmp_path, "moved", retry_seconds=1)
     watcher = cut_when(lambda: steps_copied(storage, "moved") >= 3, storage, seconds=None)
-    with pytest.raises(UserError, match=r"to answer \(got .* for 1 s\): the same command goes on from here"):
+    with pytest.raises(UserError, match=r"to answer \(got .* for 1 s\): the same command continues"):
         train_worker(job)
     watcher.join(300)
     storage.line.restore()
