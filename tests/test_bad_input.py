@@ -209,8 +209,8 @@ GRAPHS: dict[str, tuple[str, Writer, str]] = {
     "not UTF-8": ("g.csv", text(b"a,b\n\xff\xfe,y\ny,z\n"), "g.csv"),
     "no gzip": ("g.csv.gz", text(EDGES), "g.csv.gz"),
     "cut gzip": ("g.csv.gz", text(b"\x1f\x8b\x08\0\0\0\0\0\0\x03"), "g.csv.gz"),
-    "cut parquet": ("g.parquet", cut_parquet, "a whole edge list"),
-    "no parquet": ("g.parquet", text("words"), "a whole edge list"),
+    "cut parquet": ("g.parquet", cut_parquet, "a complete edge list"),
+    "no parquet": ("g.parquet", text("words"), "a complete edge list"),
     "parquet of floats": (
         "g.parquet",
         lambda path: pq.write_table(pa.table({"a": [0.5], "b": [1.0]}), path),
@@ -229,8 +229,8 @@ GRAPHS: dict[str, tuple[str, Writer, str]] = {
         "to hold edges",
     ),
     "unknown ending": ("g.xyz", text(EDGES), "to end in one of"),
-    "no npz": ("g.npz", text("words"), "a whole .npz file"),
-    "empty npz file": ("g.npz", text(""), "a whole .npz file"),
+    "no npz": ("g.npz", text("words"), "a complete .npz file"),
+    "empty npz file": ("g.npz", text(""), "a complete .npz file"),
     "npz without arrays": ("g.npz", npz(), "to hold 'edges'"),
     "npz of other arrays": ("g.npz", npz(x=FEATURES), "to hold 'edges'"),
     "pickled npz": ("g.npz", npz(edges=np.array([{}], dtype=object)), "plain arrays"),
@@ -297,13 +297,13 @@ GRAPHS: dict[str, tuple[str, Writer, str]] = {
         masks(val_masks=np.ones((1, 4), dtype=bool)),
         "not to overlap (got node 0",
     ),
-    "header of 146 TiB": ("g.npz", huge_header, "a whole .npz file"),
+    "header of 146 TiB": ("g.npz", huge_header, "a complete .npz file"),
     "half a matrix": (
         "g.npz",
         npz(adj_indptr=np.array([0, 1]), adj_data=np.array([1])),
-        "a whole matrix 'adj_…'",
+        "a complete matrix 'adj_…'",
     ),
-    "no mat": ("g.mat", text("words"), "a whole .mat file"),
+    "no mat": ("g.mat", text("words"), "a complete .mat file"),
     "mat of other content": (
         "g.mat",
         lambda path: scipy.io.savemat(path, {"B": np.eye(2)}),
@@ -326,7 +326,7 @@ GRAPHS: dict[str, tuple[str, Writer, str]] = {
 
 # Flags beside the edges 0-1-2-3-0 in e.csv, and what is said: {here} is the directory.
 NODES: dict[str, tuple[str, Writer, tuple[str, ...], str]] = {
-    "no npy": ("x.npy", text("words"), ("--features", "x.npy"), "a whole .npy file"),
+    "no npy": ("x.npy", text("words"), ("--features", "x.npy"), "a complete .npy file"),
     "empty npy": ("x.npy", text(""), ("--features", "x.npy"), "an empty file"),
     "scalar npy": ("x.npy", lambda path: np.save(path, 3), ("--features", "x.npy"), "shape ()"),
     "pickled npy": (

@@ -1,4 +1,4 @@
-"""Files that only libraries in C read: in a process of their own, which a damaged file may crash."""
+"""Files that only C libraries can read: in a separate process, since a damaged file may crash it."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def read_apart(kind: Kind, path: Path) -> dict[str, NDArray[Any]]:
     lines = done.stderr.strip().splitlines()
     crashed = f"one that crashes its reader with code {done.returncode}"
     reason = lines[-1] if done.returncode == WRONG and lines else crashed
-    raise UserError(f"Expected '{path}' to be a whole .{kind} file (got {reason})")
+    raise UserError(f"Expected '{path}' to be a complete .{kind} file (got {reason})")
 
 
 def _read_mat(path: str) -> dict[str, NDArray[Any]]:
@@ -44,7 +44,7 @@ def _read_mat(path: str) -> dict[str, NDArray[Any]]:
     content = loadmat(path)
     if not {"A", "local_info"} <= content.keys():
         names = ", ".join(name for name in content if not name.startswith("__"))
-        raise ValueError(f"{names or 'nothing'} in place of 'A' and 'local_info'")
+        raise ValueError(f"{names or 'nothing'} instead of 'A' and 'local_info'")
     matrix = content["A"].tocoo()
     return {"row": matrix.row, "column": matrix.col, "info": content["local_info"].astype(np.int64)}
 
@@ -57,10 +57,10 @@ def _read_networkit(path: str) -> dict[str, NDArray[Any]]:
 
 
 def main(kind: str, path: str, out: str) -> int:
-    """Read a file and write its arrays; what is wrong with it becomes one line."""
+    """Read a file and write its arrays; an error becomes one line."""
     try:
         arrays = _read_mat(path) if kind == "mat" else _read_networkit(path)
-    except Exception as error:  # noqa: BLE001 - libraries raise all kinds at damaged files
+    except Exception as error:  # noqa: BLE001 - libraries raise all kinds of errors on damaged files
         sys.stderr.write(" ".join(str(error).split())[:300] + "\n")
         return WRONG
     np.savez(out, **arrays)  # type: ignore[arg-type]

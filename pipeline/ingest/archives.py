@@ -17,7 +17,7 @@ from pipeline.runtime.errors import UserError
 from pipeline.runtime.memory import require_memory
 from pipeline.store.splits import splits_from_masks
 
-#: What numpy raises at a damaged header, and zlib at a damaged member.
+#: What numpy raises on a damaged header, and zlib on a damaged member.
 DAMAGED = (
     ValueError,
     OSError,
@@ -35,13 +35,13 @@ _Arrays = Mapping[str, NDArray[Any]]
 
 
 def read_npz(path: Path, *, directed: bool = False) -> RawGraph:
-    """A graph from an .npz file, by the arrays it holds.
+    """A graph from an .npz file, recognised by the arrays it holds.
 
     | layout | arrays |
     |---|---|
     | heterophilous | `edges` [m, 2], `node_features`, `node_labels`, `train_masks`, `val_…`, `test_…` |
     | shchur | `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape`, `attr_…` or `attr_matrix`, `labels` |
-    | plain | `edges` [2, m] or [m, 2], and `features`, `labels`, `splits`, `edge_values` where there are |
+    | plain | `edges` [2, m] or [m, 2], and optionally `features`, `labels`, `splits`, `edge_values` |
 
     Raises:
         UserError: If the file is damaged, needs pickle, or has none of these layouts.
@@ -60,7 +60,7 @@ def read_npz(path: Path, *, directed: bool = False) -> RawGraph:
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """All arrays of an .npz file, without unpickling anything."""
     try:
-        # A file that is opened here is closed here, also when it turns out to be damaged.
+        # A file opened here is closed here, even if it turns out to be damaged.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             if isinstance(content, np.ndarray):
                 raise ValueError("a single array")
@@ -69,11 +69,13 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     except FileNotFoundError:
         raise UserError(f"Expected '{path}' to exist (got nothing)") from None
     except DAMAGED as error:
-        raise UserError(f"Expected '{path}' to be a whole .npz file of plain arrays (got {error})") from error
+        raise UserError(
+            f"Expected '{path}' to be a complete .npz file of plain arrays (got {error})"
+        ) from error
 
 
 def _check_sizes(path: Path, file: BinaryIO) -> None:
-    """Refuse arrays whose headers promise other sizes than the file has, and more than memory holds.
+    """Refuse arrays whose headers disagree with the size of the file, or that exceed the memory.
 
     Raises:
         ValueError: Naming the array.
@@ -87,7 +89,7 @@ def _check_sizes(path: Path, file: BinaryIO) -> None:
                 promised, there = math.prod(shape) * kind.itemsize, member.file_size - array.tell()
             if promised != there and not kind.hasobject:
                 raise ValueError(
-                    f"'{member.filename}' with {there:,} bytes for the {promised:,} of its header"
+                    f"'{member.filename}' with {there:,} bytes instead of the {promised:,} of its header"
                 )
 
 
@@ -99,9 +101,9 @@ def _read_header(array: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def read_mat(path: Path, *, directed: bool = False) -> RawGraph:
-    """A graph from a .mat file of the Facebook networks of LINKX: `A` and `local_info`.
+    """A graph from a .mat file of LINKX's Facebook networks: `A` and `local_info`.
 
-    The class is the second column of `local_info` less one (0 means unknown); every other column becomes
+    The class is the second column of `local_info` minus one (0 means unknown); every other column becomes
     one-hot features.
 
     Raises:
@@ -145,7 +147,7 @@ def _heterophilous(path: Path, arrays: _Arrays, directed: bool) -> RawGraph:
 
 
 def _masks(path: Path, arrays: _Arrays, num_nodes: int) -> list[NDArray[np.bool_]]:
-    """The masks of the three parts [s, n], each node in one of them at the most."""
+    """The masks of the three parts [s, n]; each node is in at most one of them."""
     names = ("train_masks", "val_masks", "test_masks")
     masks = [np.atleast_2d(arrays[name]) for name in names]
     for name, mask in zip(names, masks, strict=True):
@@ -175,7 +177,7 @@ def _shchur(path: Path, arrays: _Arrays, directed: bool) -> RawGraph:
         adjacency.row,
         adjacency.col,
         num_nodes=adjacency.shape[0],
-        # Counts of words become their presence, as in the published experiments.
+        # Word counts are reduced to presence, as in the published experiments.
         features=None if features is None else (features > 0).astype(np.float32),
         labels=arrays.get("labels"),
         directed=directed,
@@ -219,7 +221,7 @@ def _matrix(path: Path, arrays: _Arrays, prefix: str) -> Any:
         parts = tuple(arrays[f"{prefix}_{part}"] for part in ("data", "indices", "indptr"))
         return csr_matrix(parts, shape=tuple(arrays[f"{prefix}_shape"]))
     except (KeyError, ValueError) as error:
-        raise UserError(f"Expected '{path}' to hold a whole matrix '{prefix}_…' (got {error})") from error
+        raise UserError(f"Expected '{path}' to hold a complete matrix '{prefix}_…' (got {error})") from error
 
 
 def _one_hot(column: NDArray[np.int64]) -> NDArray[np.float32]:

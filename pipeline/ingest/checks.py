@@ -12,13 +12,13 @@ from pipeline.store.arrays import CSR
 from pipeline.store.cleaning import EdgeReport, clean_edges, entry_rows
 from pipeline.store.splits import NONE
 
-#: Beyond it not every integer is a float.
+#: Above this not every integer is representable as a float.
 _EXACT_FLOATS = 2.0**53
 
 
 @dataclass(frozen=True)
 class RawGraph:
-    """Clean edges with whatever the source says about nodes.
+    """Clean edges together with what the source says about nodes.
 
     Shapes:
         features: [n, d] float32.
@@ -55,7 +55,7 @@ def make_raw(
     edge_values: NDArray[Any] | None = None,
     directed: bool = False,
 ) -> RawGraph:
-    """Check arrays that a file held and clean their edges.
+    """Check arrays that were read from a file, and clean their edges.
 
     Args:
         name: What the graph is called.
@@ -63,15 +63,15 @@ def make_raw(
         sources: Start of every edge.
         targets: End of every edge.
         num_nodes: n.
-        features: One row a node.
-        labels: One class a node.
-        splits: One row a split.
-        edge_values: One weight, or one row of features, per raw edge. Of repeated edges the first counts, and
-            an edge that is listed one way only has the same value both ways.
+        features: One row per node.
+        labels: One class per node.
+        splits: One row per split.
+        edge_values: One weight, or one row of features, per raw edge. Of duplicate edges the first counts,
+            and an edge that is listed in one direction only has the same value in both.
         directed: Keep the direction of the edges.
 
     Raises:
-        UserError: If anything is out of range, not finite, of another length or of another kind.
+        UserError: If anything is out of range, not finite, or of the wrong length or type.
     """
     check_not_empty(origin, num_nodes)
     for column, values in (("source", sources), ("target", targets)):
@@ -96,7 +96,7 @@ def check_not_empty(origin: str, num_nodes: int) -> None:
 
 
 def check_ids(origin: str, column: str, values: NDArray[Any], num_nodes: int, first_row: int = 0) -> None:
-    """Refuse ids that are no integers in 0…n−1; rows are counted from 1."""
+    """Refuse ids that are not integers in 0…n−1; rows are counted from 1."""
     if not np.issubdtype(values.dtype, np.integer):
         raise UserError(f"Expected column '{column}' of '{origin}' to hold integers (got {values.dtype})")
     wrong = np.flatnonzero((values < 0) | (values >= num_nodes))
@@ -108,7 +108,7 @@ def check_ids(origin: str, column: str, values: NDArray[Any], num_nodes: int, fi
 
 
 def check_features(origin: str, features: NDArray[Any] | None, num_nodes: int) -> NDArray[np.float32]:
-    """Features as float32 [n, d]; none become d = 0."""
+    """Features as float32 [n, d]; without any, d = 0."""
     if features is None:
         return np.zeros((num_nodes, 0), dtype=np.float32)
     if features.ndim == 1:
@@ -159,14 +159,14 @@ def check_edge_values(
 
 
 def _is_real(kind: np.dtype[Any]) -> bool:
-    """Whether a type is of real numbers; complex ones would lose their imaginary part silently."""
+    """Whether a type holds real numbers; complex ones would silently lose their imaginary part."""
     return bool(
         np.issubdtype(kind, np.integer) or np.issubdtype(kind, np.floating) or np.issubdtype(kind, np.bool_)
     )
 
 
 def check_labels(origin: str, labels: NDArray[Any] | None, num_nodes: int) -> NDArray[np.int64]:
-    """Labels as int64 [n], −1 where unknown; none become all −1."""
+    """Labels as int64 [n], −1 where unknown; without any, all −1."""
     if labels is None:
         return np.full(num_nodes, -1, dtype=np.int64)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -216,7 +216,7 @@ def check_split_labels(origin: str, raw: RawGraph) -> None:
         split, row = wrong[0]
         raise UserError(
             f"Expected every node in split {split} of '{origin}' to have a label "
-            f"(got none for node {row}): take it out of the split or label it"
+            f"(got none for node {row}): remove it from the split or label it"
         )
 
 

@@ -1,4 +1,4 @@
-"""Edge lists in text or Parquet, read in blocks: files larger than memory take bounded memory."""
+"""Edge lists in text or Parquet, read in blocks, so that files larger than memory take bounded memory."""
 
 import gzip
 from collections.abc import Iterator
@@ -25,16 +25,16 @@ TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".edges", ".el", ".edgelist", ".snap")
 
 @dataclass(frozen=True)
 class EdgeList:
-    """Where the edges are and which columns hold them."""
+    """Where the edges are stored and which columns hold them."""
 
     path: Path
     source_column: str | None = None
     target_column: str | None = None
     weight_column: str | None = None
-    """Column with a weight, or several separated by commas; by default `weight` where there is one."""
+    """Column with a weight, or several separated by commas; by default `weight` if present."""
 
     def blocks(self) -> Iterator["Block"]:
-        """The edges, a block at a time.
+        """The edges, one block at a time.
 
         Raises:
             UserError: If the file is missing, empty, damaged, or lacks a column.
@@ -50,7 +50,7 @@ class EdgeList:
                 row += batch.num_rows
         except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
             raise UserError(
-                f"Expected '{self.path}' to be a whole edge list (got {_one_line(error)})"
+                f"Expected '{self.path}' to be a complete edge list (got {_one_line(error)})"
             ) from error
         if row == 0:
             raise UserError(f"Expected '{self.path}' to hold edges (got no rows)")
@@ -109,7 +109,7 @@ class EdgeList:
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive rows of an edge list; `row` is how many rows come before."""
+    """Consecutive rows of an edge list; `row` is the number of rows before it."""
 
     row: int
     source: pa.Array
@@ -133,7 +133,7 @@ class TextFormat:
 
     @classmethod
     def detect(cls, path: Path) -> "TextFormat":
-        """Look at the first lines: comments to skip, what separates cells, whether names come first."""
+        """Look at the first lines: comments to skip, the separator, whether there is a header."""
         with _open_text(path) as file:
             lines = list(islice(file, 1000))
         skip = next((i for i, line in enumerate(lines) if not line.startswith(_COMMENTS)), len(lines))
@@ -146,7 +146,7 @@ class TextFormat:
 
 
 class Numbering:
-    """Gives the nodes of an edge list the numbers 0…n−1.
+    """Assigns the numbers 0…n−1 to the nodes of an edge list.
 
     Args:
         num_nodes: n.
@@ -159,7 +159,7 @@ class Numbering:
 
     @classmethod
     def from_names(cls, names: pa.Array) -> "Numbering":
-        """Number nodes in the order of `names`; plain 0…n−1 needs no table."""
+        """Number nodes in the order of `names`; if these are 0…n−1, no table is needed."""
         if pa.types.is_integer(names.type) and len(names):
             values = names.to_numpy()
             if values[0] == 0 and values[-1] == len(values) - 1 and (np.diff(values) == 1).all():
@@ -184,7 +184,7 @@ class Numbering:
             names = names.cast(self.ids.type)
         elif not pa.types.is_integer(names.type):
             raise UserError(
-                f"Expected the ids in '{edges.path}' to be integers, as the node table's (got text)"
+                f"Expected the ids in '{edges.path}' to be integers, as in the node table (got text)"
             )
         else:
             names = names.cast(self.ids.type)
@@ -209,7 +209,7 @@ class Numbering:
 
 
 def collect_names(edges: EdgeList) -> pa.Array:
-    """The distinct ids of an edge list, ascending; integers where all are."""
+    """The distinct ids of an edge list, ascending; integers if all of them are."""
     known: pa.Array | None = None
     text = False
     for block in edges.blocks():
@@ -268,7 +268,7 @@ def _check_sign(path: Path, name: str, column: pa.Array, row: int) -> pa.Array:
     wrong = np.flatnonzero(column.to_numpy() < 0)
     if wrong.size:
         raise UserError(
-            f"Expected column '{name}' of '{path}' to hold ids from 0 on "
+            f"Expected column '{name}' of '{path}' to hold ids of 0 or more "
             f"(got {column[int(wrong[0])]} in row {row + int(wrong[0]) + 1})"
         )
     return column

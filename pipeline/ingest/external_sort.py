@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pipeline.store.arrays import CSR
 from pipeline.store.cleaning import EdgeReport, clean_edges, distinct, entry_rows, index_type, is_undirected
 
-# Edges kept in memory; sorting them takes about 60 bytes each.
+# Edges kept in memory; sorting takes about 60 bytes per edge.
 MEMORY_EDGES = 2**24
 _CHUNK_EDGES = 2**20
 _PAIR = np.dtype(np.int64)
@@ -43,13 +43,13 @@ class SortedRange:
 
 
 class EdgeSpill:
-    """Collects edges, in memory first and in a file once they are too many, and sorts them.
+    """Collects edges, first in memory and then, once there are too many, in a file, and sorts them.
 
     Args:
         directory: Where files go; they must outlive the structure, whose entries may be mapped from one.
         num_nodes: n.
         directed: Keep the direction of the edges.
-        num_values: Numbers that come with every edge, such as a weight.
+        num_values: Numbers per edge, such as a weight.
         memory_edges: How many edges may be in memory at once.
     """
 
@@ -152,7 +152,7 @@ class EdgeSpill:
         return SortedEdges(csr, report, self._mapped("entry-values.bin"))
 
     def _with_ways(self, csr: CSR) -> CSR:
-        """The structure with the directions that the source lists, where it means any."""
+        """The structure with the directions that the source lists, if its edges have any."""
         if self._directed or not csr.num_edges:
             return csr
         ways = np.asarray(np.memmap(self._directory / "ways.bin", dtype=np.uint8, mode="r"))
@@ -167,7 +167,7 @@ class EdgeSpill:
         return np.asarray(np.memmap(path, dtype=np.float32, mode="r").reshape(-1, self._num_values))
 
     def _ranges(self) -> tuple[NDArray[np.int64], int]:
-        """Ranges of nodes with so few edges each that a range fits in memory."""
+        """Ranges of nodes with few enough edges that each range fits in memory."""
         degrees, loops = np.zeros(self._num_nodes, dtype=np.int64), 0
         for pairs in self._chunks():
             degrees += np.bincount(pairs.reshape(-1), minlength=self._num_nodes)
@@ -177,9 +177,9 @@ class EdgeSpill:
         return np.unique(np.concatenate([[0], starts, [self._num_nodes]])), loops
 
     def _partition(self, bounds: NDArray[np.int64]) -> None:
-        """Write every edge, and its reverse, to the file of its start; the reverse is marked.
+        """Write every edge, and its reverse, to the file of its start; reverses are marked.
 
-        Where edges have values, the number of the edge goes with it.
+        If edges have values, the number of the edge is written with it.
         """
         files = [self._range_path(number).open("wb") for number in range(len(bounds) - 1)]
         first = 0
@@ -210,13 +210,13 @@ class EdgeSpill:
         one_way = keys[keys % 2 == 0] >> 1
         first = np.flatnonzero(np.diff(keys >> 1, prepend=-1))
         both = keys[first] >> 1
-        # Even keys run as listed, odd ones the other way.
+        # Even keys run as listed, odd ones in reverse.
         marks = (1 + keys % 2).astype(np.uint8)
         ways = np.add.reduceat(marks, first, dtype=np.uint8) if first.size else marks
         chosen = one_way if self._directed else both
         origins = np.zeros(0, dtype=np.int64)
         if self._num_values:
-            # Marks sort an edge before the reverse of another; equal keys stay in the order of the source.
+            # Marks sort an edge before the reverse of another; equal keys keep the order of the source.
             order = np.argsort(raw, kind="stable")
             origins = table[order[np.searchsorted(raw[order] >> 1, chosen)], 2]
         rows = chosen // self._num_nodes

@@ -1,4 +1,4 @@
-"""Graphs made from a seed: the minesweeper benchmark at any size, and power-law graphs for measurements."""
+"""Graphs generated from a seed: the minesweeper benchmark at any size, and power-law graphs to measure on."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +16,17 @@ _LARGEST_COUNT = 5
 
 
 def minesweeper(side: int = 100, *, seed: int = 0, num_splits: int = 10) -> GraphArrays:
-    """The minesweeper benchmark (Platonov et al., 2023), made anew from a seed.
+    """The minesweeper benchmark (Platonov et al., 2023), generated from a seed.
 
-    A cell of a side × side board is a node and is joined to the up to eight cells around it. One cell in
-    five hides a mine, the class to predict. A cell's feature is the number of mines around it, one-hot,
-    or only the flag "unknown" for every second cell. The layout of the published files, counts, shares
-    and the stratified 50/25/25 splits are kept; at side 100 there are 10,000 nodes and 39,402 edges.
+    A cell of a side × side board is a node, connected to the up to eight cells around it. One cell in five
+    hides a mine, the class to predict. A cell's feature is the number of mines around it, one-hot, or, for
+    every second cell, only the flag "unknown". The layout of the published files, their counts, shares and
+    stratified 50/25/25 splits are kept; at side 100 there are 10,000 nodes and 39,402 edges.
 
     Args:
         side: Side of the board.
         seed: Seed of mines, unknown cells and splits.
-        num_splits: How many splits.
+        num_splits: Number of splits.
     """
     if side < 2:
         raise ValueError(f"Expected 'side' to be at least 2 (got {side})")
@@ -51,7 +51,7 @@ def minesweeper(side: int = 100, *, seed: int = 0, num_splits: int = 10) -> Grap
 
 
 def board(side: int) -> CSR:
-    """The side × side grid in which each cell is joined to the up to eight cells around it."""
+    """The side × side grid in which each cell is connected to the up to eight cells around it."""
     cells = np.arange(side * side).reshape(side, side)
     pairs = [
         (cells[:, :-1], cells[:, 1:]),
@@ -73,15 +73,15 @@ def power_law(
     num_classes: int = 4,
     generator: Generator = "hyperbolic",
 ) -> GraphArrays:
-    """A power-law graph whose classes follow the graph and show, with noise, in the features.
+    """A power-law graph whose classes follow the graph and appear, with noise, in the features.
 
     Args:
         num_nodes: Size of the graph; 421,961 is that of genius.
-        mean_degree: Mean degree that is aimed at.
+        mean_degree: Target mean degree.
         seed: Seed of the graph, its features and its split.
         num_features: Width of the features.
         num_classes: Classes of equal size.
-        generator: Which model draws the graph.
+        generator: Model that generates the graph.
     """
     csr = power_law_graph(num_nodes, mean_degree=mean_degree, seed=seed, generator=generator)
     draw = np.random.default_rng([seed, num_nodes])

@@ -1,4 +1,4 @@
-"""Collections of graphs: published ones through PyTorch Geometric, and one made from a seed."""
+"""Collections of graphs: published ones through PyTorch Geometric, and one generated from a seed."""
 
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ from pipeline.store.arrays import CollectionArrays, Integers, Pairs
 from pipeline.store.cleaning import EdgeReport, clean_edges, entry_rows
 from pipeline.store.splits import cross_validation, random_splits
 
-#: Classes of the generated collection, by what hangs on a random tree.
+#: Classes of the generated collection, by the motif attached to a random tree.
 _MOTIFS = ("cycle", "clique", "star")
 _MOTIF_NODES = 5
 
 
 @dataclass(frozen=True)
 class Graphs:
-    """Graphs as a source gives them, laid side by side.
+    """Graphs as a source gives them, concatenated.
 
     Shapes:
         sizes: [g] nodes of each graph.
-        edges: [2, m] numbers of nodes among those of all graphs.
+        edges: [2, m] node numbers, counted over all graphs.
         features: [n, d], or None.
         labels: [g], −1 where unknown.
         edge_values: [m, e], or None for plain edges.
@@ -59,18 +59,19 @@ def read_collection(
     seed: int = 0,
     shares: tuple[float, float] = (0.5, 0.25),
 ) -> tuple[CollectionArrays, EdgeReport]:
-    """Load a published collection from raw files under `root`, or by a download into the cache.
+    """Load a published collection from raw files under `root`, or download it into the cache.
 
     Args:
-        entry: Which.
+        entry: The collection.
         root: The data root.
-        num_folds: Folds of the cross-validation, for sets without a split of their own, or random splits,
-            for sets that are not cross-validated either.
+        num_folds: Folds of the cross-validation for collections without their own split, or random splits for
+            those that are not cross-validated either.
         seed: Seed of the folds and splits.
         shares: Shares of training and validation in random splits.
 
     Raises:
-        UserError: If the files are neither there nor to be had, or a class has too few graphs for the folds.
+        UserError: If the files are absent and cannot be downloaded, or a class has too few graphs for the
+            folds.
     """
     found = raw_file(entry, data_root(root))
     own = (
@@ -92,7 +93,7 @@ def assemble(
     seed: int = 0,
     shares: tuple[float, float] | None = None,
 ) -> tuple[CollectionArrays, EdgeReport]:
-    """Clean edges, degrees as features where there are none, and cross-validation or random splits by shares.
+    """Clean the edges, add degrees as features if there are none, and cross-validation or random splits.
 
     Raises:
         UserError: If a class has too few graphs for the folds.
@@ -127,7 +128,7 @@ def assemble(
 
 
 def _lay_out(datasets: list[Any]) -> Graphs:
-    """The graphs of PyG's data sets side by side."""
+    """The graphs of a PyG dataset, concatenated."""
     sizes = np.array([data[i].num_nodes for data in datasets for i in range(len(data))], dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
     edges = _join(datasets, "edge_index", starts)[1]
@@ -141,7 +142,7 @@ def _lay_out(datasets: list[Any]) -> Graphs:
 
 
 def _join(datasets: list[Any], key: str, starts: Integers) -> tuple[Integers, Integers]:
-    """How many columns of an index each graph has [g], and all of them [2, m] in numbers of the union."""
+    """How many columns of an index each graph has [g], and all of them [2, m], numbered over the union."""
     counts = np.concatenate([np.diff(data.slices[key].numpy()) for data in datasets])
     index = np.concatenate([getattr(data._data, key).numpy() for data in datasets], axis=1)
     return counts, index + np.repeat(starts, counts)
@@ -162,7 +163,8 @@ def _read_contacts(
     collection = CollectionArrays(
         name=entry.name,
         csr=csr,
-        # The columns are kinds (element, charge, …); a linear map of their one-hots is an embedding of each.
+        # The columns are categories (element, charge, …); a linear map of their one-hots is an embedding of
+        # each.
         features=one_hot(graphs.features),
         indptr=graphs.indptr,
         labels=graphs.labels,
@@ -188,13 +190,13 @@ def one_hot(kinds: NDArray[Any]) -> NDArray[np.float32]:
 def motifs(
     num_graphs: int = 300, *, seed: int = 0, num_folds: int = 10
 ) -> tuple[CollectionArrays, EdgeReport]:
-    """Random trees of 8 to 24 nodes, each with one motif of five nodes hung on it: the class to predict.
+    """Random trees of 8 to 24 nodes, each with a motif of five nodes attached: the class to predict.
 
-    Nodes have their degree, one-hot, as features, as sets without features get it.
+    Features are one-hot degrees, as for other collections without features.
 
     Args:
-        num_graphs: How many; classes take turns.
-        seed: Seed of trees, of the places of motifs and of the folds.
+        num_graphs: Number of graphs; the classes alternate.
+        seed: Seed of trees, positions of motifs and folds.
         num_folds: Folds of the cross-validation.
     """
     draw = np.random.default_rng([seed, num_graphs])
@@ -207,7 +209,7 @@ def motifs(
 
 
 def _tree_with_motif(kind: str, tree_nodes: int, draw: np.random.Generator) -> tuple[int, Integers]:
-    """Number of nodes and edges [2, m] of one graph, its nodes numbered at random."""
+    """Number of nodes and edges [2, m] of one graph, with its nodes numbered at random."""
     children = np.arange(1, tree_nodes)
     parents = (draw.random(tree_nodes - 1) * children).astype(np.int64)
     nodes = np.arange(_MOTIF_NODES)

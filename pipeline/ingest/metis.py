@@ -1,4 +1,4 @@
-"""METIS graph files, checked row by row as the format's manual has them, without a loop over rows."""
+"""METIS graph files, validated against the format's manual without a loop over rows."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from pipeline.runtime.memory import require_memory
 
 Integers = NDArray[np.int64]
 
-#: Bytes that the text and the numbers of a byte of it take at the most.
+#: Upper bound on the bytes of memory per byte of the file, for the text and its numbers.
 _BYTES_PER_BYTE = 20
 _LONGEST_NUMBER = 10
 _COMMENT = re.compile(rb"^%[^\n]*\n?", re.MULTILINE)
@@ -20,12 +20,12 @@ _COMMENT = re.compile(rb"^%[^\n]*\n?", re.MULTILINE)
 def read_metis(path: Path) -> tuple[int, tuple[Integers, Integers]]:
     """Nodes, and both directions of every edge, of a METIS file.
 
-    The first line counts nodes and edges; line i after it lists the neighbours of node i, counted from 1, so
-    that every edge stands in two lines. Lines that begin with % are comments.
+    The first line gives the numbers of nodes and edges; line i after it lists the neighbours of node i,
+    counted from 1, so every edge is in two lines. Lines that begin with % are comments.
 
     Raises:
-        UserError: If the counts are wrong, a line is missing or left over, a neighbour is none of the nodes,
-            an edge stands in one line only, or nodes or edges have weights.
+        UserError: If the counts are wrong, a line is missing or left over, a neighbour is not a node, an
+            edge is in one line only, or nodes or edges have weights.
     """
     require_memory(_BYTES_PER_BYTE * path.stat().st_size, f"'{path}'", "an edge list, which is read in parts")
     text = _COMMENT.sub(b"", path.read_bytes())
@@ -38,14 +38,14 @@ def read_metis(path: Path) -> tuple[int, tuple[Integers, Integers]]:
     if surplus.size:
         raise UserError(
             f"Expected '{path}' to end after the lines of {size} nodes (got one more: "
-            f"'{numbers[surplus[0]]} …'): mend the count in the first line"
+            f"'{numbers[surplus[0]]} …'): correct the count in the first line"
         )
     _check_neighbours(path, numbers, rows, size)
     columns = numbers - 1
     if len(numbers) != 2 * edges:
         raise UserError(
             f"Expected '{path}' to list {edges} edges twice, as its first line says "
-            f"(got {len(numbers)} neighbours in place of {2 * edges})"
+            f"(got {len(numbers)} neighbours instead of {2 * edges})"
         )
     _check_symmetry(path, rows, columns, size)
     return size, (rows, columns)
@@ -65,7 +65,7 @@ def _header(path: Path, line: bytes) -> tuple[int, int]:
 
 
 def _tokens(path: Path, body: bytes) -> tuple[Integers, Integers, int]:
-    """The numbers of a text, the line of each, and how many lines there are."""
+    """The numbers in a text, the line of each, and the number of lines."""
     characters = np.frombuffer(body, dtype=np.uint8)
     digits = (characters >= ord("0")) & (characters <= ord("9"))
     blank = np.isin(characters, np.frombuffer(b" \t\r\n", dtype=np.uint8))

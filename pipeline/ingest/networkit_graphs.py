@@ -1,4 +1,4 @@
-"""networkit: random graphs at any size, its graph files, and searches that serve as the oracle."""
+"""networkit: random graphs of any size, its graph files, and searches used as a reference."""
 
 import tempfile
 import time
@@ -28,8 +28,8 @@ def power_law_graph(
 
     Args:
         num_nodes: Size of the graph.
-        mean_degree: Mean degree that is aimed at.
-        exponent: Of the degree distribution; Barabási–Albert graphs always have 3.
+        mean_degree: Target mean degree.
+        exponent: Exponent of the degree distribution; always 3 for Barabási–Albert graphs.
         seed: Seed of the graph.
         generator: `hyperbolic` graphs are clustered and have isolated nodes, as social networks do;
             `barabasi-albert` graphs are connected and have no clusters.
@@ -37,7 +37,7 @@ def power_law_graph(
     import networkit
 
     threads = networkit.getMaxNumberOfThreads()
-    networkit.setNumberOfThreads(1)  # networkit has one random sequence a thread
+    networkit.setNumberOfThreads(1)  # networkit has one random sequence per thread
     try:
         networkit.engineering.setSeed(seed, False)
         if generator == "hyperbolic":
@@ -47,13 +47,13 @@ def power_law_graph(
         rows, columns = _export_edges(source.generate())
     finally:
         networkit.setNumberOfThreads(threads)
-    # Generators place neighbours at nearby ids, which no graph from outside would do.
+    # Generators give neighbours nearby ids, unlike real graphs.
     shuffled = np.random.default_rng(seed).permutation(num_nodes)
     return clean_edges(shuffled[rows], shuffled[columns], num_nodes)[0]
 
 
 def _export_edges(graph: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The edges of a networkit graph as arrays; by way of a file, since networkit has no other fast one."""
+    """The edges of a networkit graph as arrays; through a file, the fastest way that networkit offers."""
     import networkit
     from pyarrow import csv
 
@@ -90,7 +90,7 @@ def networkit_graph(csr: CSR) -> Any:
 
 
 def time_search(graph: Any, source: int) -> float:
-    """Seconds of networkit's breadth-first search from one source, on one core, without reading it out."""
+    """Seconds of networkit's breadth-first search from one source on one core, without reading results."""
     import networkit
 
     search = networkit.distance.BFS(graph, source, storePaths=False)
@@ -111,9 +111,9 @@ def search_distances(graph: Any, source: int) -> NDArray[np.int64]:
 
 
 def measure_structure(csr: CSR) -> list[NDArray[np.float64]]:
-    """Logarithms of core number, PageRank times n, and size of the community; and the local clustering.
+    """Logarithms of core number, PageRank times n, and community size; and the local clustering.
 
-    On one thread: what several threads sum up differs in the last bit, and Leiden's communities by more.
+    On one thread: sums over several threads differ in the last bit, and Leiden's communities by more.
     """
     import networkit
 

@@ -30,7 +30,7 @@ _UNKNOWN_WORD = -2
 
 @dataclass(frozen=True)
 class NodeColumns:
-    """What a file says about the nodes, row by row; None where it says nothing."""
+    """What a file says about the nodes, row by row; None for what it does not contain."""
 
     path: Path
     num_rows: int
@@ -38,13 +38,13 @@ class NodeColumns:
     features: NDArray[Any] | None = None
     labels: NDArray[Any] | None = None
     classes: tuple[str, ...] | None = None
-    """Names of the classes 0…C−1, where the labels are text."""
+    """Names of the classes 0…C−1, if the labels are text."""
     splits: NDArray[np.int8] | None = None
 
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """Columns asked for by name; None takes the usual name where it is there."""
+    """Columns requested by name; None uses the usual name if it is present."""
 
     id: str | None = None
     label: str | None = None
@@ -56,9 +56,9 @@ def read_node_file(path: Path, purpose: str, names: ColumnNames) -> NodeColumns:
 
     Args:
         path: .npy, .npz, .csv, .tsv or .parquet. Tables may have columns `id`, `label` and `split`; all
-            others are features, numbers or lists of numbers of one length.
-        purpose: `features` or `labels`: what a bare array, or an array of that name, is.
-        names: Columns with other names.
+            others are features: numbers, or lists of numbers of equal length.
+        purpose: `features` or `labels`: how to read a bare array, or which array to read.
+        names: Columns with other than the usual names.
 
     Raises:
         UserError: If the file is missing, damaged, empty, ragged or lacks a column.
@@ -86,7 +86,7 @@ def read_node_file(path: Path, purpose: str, names: ColumnNames) -> NodeColumns:
 
 
 def check_surplus(nodes: NodeColumns, degrees: NDArray[np.integer[Any]], edges: Path) -> None:
-    """Refuse labels beyond the last node of an edge list, unless features say that there are more nodes.
+    """Refuse labels beyond the last node of an edge list, unless features show that there are more nodes.
 
     Raises:
         UserError: Naming the last node that has an edge.
@@ -106,7 +106,9 @@ def _read_array(path: Path, purpose: str) -> NDArray[Any]:
         try:
             values = np.load(path, allow_pickle=False, mmap_mode="r")
         except DAMAGED as error:
-            raise UserError(f"Expected '{path}' to be a whole .npy file of numbers (got {error})") from error
+            raise UserError(
+                f"Expected '{path}' to be a complete .npy file of numbers (got {error})"
+            ) from error
     else:
         arrays = load_arrays(path)
         short = {"features": "x", "labels": "y"}[purpose]
@@ -125,22 +127,22 @@ def _read_table(path: Path) -> pa.Table:
             return _with_names(parquet.read_table(path))
         delimiter = "\t" if path.suffix == ".tsv" else ","
         table = csv.read_csv(
-            # An empty line of a single column is a gap: without it all rows below would move up.
+            # An empty line of a single column is a gap: skipping it would shift all rows below.
             path,
             parse_options=csv.ParseOptions(delimiter=delimiter, ignore_empty_lines=False),
         )
         return _with_names(table)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"Expected '{path}' to be a whole table with equal rows (got {line})") from error
+        raise UserError(f"Expected '{path}' to be a complete table with equal rows (got {line})") from error
 
 
 def _with_names(table: pa.Table) -> pa.Table:
-    """The table, if its columns have names that differ and are text.
+    """The table, if its column names are distinct and valid text.
 
     Raises:
         pa.ArrowInvalid: If two columns share a name.
-        UnicodeDecodeError: If a name is no text.
+        UnicodeDecodeError: If a name is not valid text.
     """
     names = table.column_names
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -163,7 +165,7 @@ def _split_columns(path: Path, table: pa.Table, names: ColumnNames, purpose: str
     if purpose == "labels" and found["label"] is None:
         raise UserError(
             f"Expected '{path}' to have column '{DEFAULT_LABEL}' (got {', '.join(table.column_names)}): name "
-            "the one with the classes by --label-column"
+            "the one with the classes with --label-column"
         )
     rest = [name for name in table.column_names if name not in found.values()]
     labels, classes = _labels(path, table, found["label"])
@@ -223,12 +225,12 @@ def _numbers(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return np.asarray(column.to_numpy())[:, None]
     raise UserError(
-        f"Expected column '{name}' of '{path}' to hold numbers (got {kind}): name it or leave it out"
+        f"Expected column '{name}' of '{path}' to hold numbers (got {kind}): name its purpose or remove it"
     )
 
 
 def _number_classes(names: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Numbers for classes that have names, in the order of the names; −1 where there is none."""
+    """Number named classes in the order of their names; −1 where there is none."""
     text = pc.utf8_trim_whitespace(names.cast(pa.string()))
     text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
     known = pc.drop_null(pc.unique(text))
@@ -251,7 +253,7 @@ def _labels(
         column = column.cast(pa.int8())
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise UserError(f"Expected column '{name}' of '{path}' to hold classes (got {column.type})")
-    # A gap is a node whose class is not known.
+    # A gap is a node whose class is unknown.
     return np.asarray(pc.fill_null(column, -1).to_numpy()), None
 
 
@@ -265,7 +267,7 @@ def _splits(path: Path, table: pa.Table, name: str | None) -> NDArray[np.int8] |
         parts = np.clip(values, NONE, TEST)
     else:
         encoded = pc.fill_null(column.cast(pa.string()), "").combine_chunks().dictionary_encode()
-        # One look-up a distinct word, not one a node.
+        # One look-up per distinct word, not per node.
         known = [
             _SPLIT_WORDS.get(word.strip().lower(), _UNKNOWN_WORD) for word in encoded.dictionary.to_pylist()
         ]

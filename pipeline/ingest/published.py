@@ -1,4 +1,4 @@
-"""Published data sets by name, read through PyTorch Geometric from raw files that are never written to."""
+"""Published datasets by name, read through PyTorch Geometric from raw files that are never written to."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ from pipeline.store.splits import splits_from_masks
 
 _ROOT_VARIABLE = "COCN_DATA_ROOT"
 _CACHE_VARIABLE = "COCN_CACHE"
-#: Where the files of each folder of a data root come from.
+#: Where the files in each folder of a data root come from.
 _ORIGINS = {
     "heterophilous": "github.com/yandex-research/heterophilous-graphs, data/",
     "heterophilous_npz": "github.com/yandex-research/heterophilous-graphs, data/",
@@ -39,17 +39,17 @@ _ORIGINS = {
 
 
 class AbsentDataError(UserError):
-    """The files of a data set are not at hand."""
+    """The files of a dataset are not available."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """A data set that others published.
+    """A dataset published by others.
 
     Attributes:
         folder: Its directory under the data root.
         loader: Class of torch_geometric.datasets, or None for a plain .npz file.
-        raw: A file that shows that the raw files are there, under `folder`.
+        raw: A file under `folder` whose presence shows that the raw files are there.
     """
 
     name: str
@@ -64,10 +64,10 @@ class Published:
     splits: int
     arguments: Mapping[str, Any] = field(default_factory=dict)
     graphs: int = 1
-    """Graphs of a collection; its nodes and edges are counted over all of them."""
+    """Graphs in a collection; its nodes and edges are counted over all of them."""
     task: Task = "node"
     degree_features: bool = False
-    """Whether the set has no features, and those counted are one-hot degrees made here."""
+    """Whether the dataset has no features, so that those counted are one-hot degrees generated here."""
 
 
 def _heterophilous(title: str, nodes: int, edges: int, features: int, classes: int) -> Published:
@@ -105,7 +105,7 @@ def _plain(
 
 
 def _tu(title: str, graphs: int, nodes: int, edges: int, features: int, classes: int) -> Published:
-    """A set of Morris et al. (2020); features are one-hot node labels, of social networks degrees."""
+    """A dataset of Morris et al. (2020); features are one-hot node labels (degrees for social networks)."""
     social = title in ("IMDB-BINARY", "IMDB-MULTI", "COLLAB")
     raw, arguments = f"{title}/raw/{title}_A.txt", {"name": title}
     counts = (nodes, edges, features, classes, 10)
@@ -113,7 +113,7 @@ def _tu(title: str, graphs: int, nodes: int, edges: int, features: int, classes:
 
 
 def _brain(title: str, graphs: int, size: int, edges: int, classes: int) -> Published:
-    """A set of Said et al. (2023); its edges follow from the mean that they print."""
+    """A dataset of Said et al. (2023); its edges follow from the mean that they print."""
     name, raw, arguments = f"hcp-{title[3:].lower()}", f"{title}/raw/data.pt", {"name": title}
     counts = (graphs * size, edges, size, classes, 0)
     return Published(name, "neurograph", "NeuroGraphDataset", raw, *counts, arguments, graphs, "graph")
@@ -254,22 +254,22 @@ BY_NAME = {entry.name: entry for entry in PUBLISHED}
 
 
 def data_root(given: Path | None) -> Path | None:
-    """The directory with raw files: the one given, else the one COCN_DATA_ROOT names."""
+    """The directory with raw files: the one given, else the one in COCN_DATA_ROOT."""
     named = os.environ.get(_ROOT_VARIABLE)
     return given or (Path(named) if named else None)
 
 
 def raw_file(entry: Published, root: Path | None) -> Path | None:
-    """The file that shows that a data set's raw files are under `root`, or None."""
+    """The file that shows that a dataset's raw files are under `root`, or None."""
     path = root / entry.folder / entry.raw if root is not None else None
     return path if path is not None and path.is_file() else None
 
 
 def read_published(entry: Published, root: Path | None, *, directed: bool = False) -> RawGraph:
-    """Load a data set from raw files under `root`, or by a download into the cache.
+    """Load a dataset from raw files under `root`, or download it into the cache.
 
     Raises:
-        AbsentDataError: If the files are neither there nor to be had.
+        AbsentDataError: If the files are absent and cannot be downloaded.
     """
     found = raw_file(entry, data_root(root))
     if entry.loader is None:
@@ -283,7 +283,7 @@ def read_published(entry: Published, root: Path | None, *, directed: bool = Fals
 
 
 def found_root(entry: Published, raw: Path) -> Path:
-    """The data set's directory, given the file that `raw_file` found."""
+    """The dataset's directory, given the file that `raw_file` found."""
     return raw.parents[len(Path(entry.raw).parts) - 1]
 
 
@@ -295,7 +295,7 @@ def cache_root() -> Path:
 
 @contextmanager
 def mirrored(directory: Path) -> Iterator[Path]:
-    """A temporary tree of links to the files of `directory`: PyG writes beside the raw files it reads."""
+    """A temporary tree of links to `directory`'s files, since PyG writes next to the files it reads."""
     with tempfile.TemporaryDirectory(prefix="cocn-") as temporary:
         for path in directory.rglob("*"):
             if path.is_file() and "processed" not in path.relative_to(directory).parts:
@@ -310,10 +310,10 @@ def _load(entry: Published, directory: Path, root: Path | None) -> Any:
 
 
 def load_dataset(entry: Published, directory: Path, root: Path | None, **arguments: Any) -> Any:
-    """PyG's data set of an entry.
+    """The PyG dataset of an entry.
 
     Raises:
-        AbsentDataError: If its files are not there and cannot be had.
+        AbsentDataError: If its files are absent and cannot be downloaded.
     """
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -346,7 +346,7 @@ def _convert(entry: Published, data: Any, directed: bool) -> RawGraph:
 
 
 def _fetch_hint(entry: Published) -> str:
-    """What to fetch and where to put it, for a data set that is not there."""
+    """What to download and where to put it, for a dataset that is absent."""
     origin = _ORIGINS.get(entry.folder)
     where = f" (from {origin})" if origin else ""
     return f"give --data-root a directory with '{entry.folder}/{entry.raw}'{where}"

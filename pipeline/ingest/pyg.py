@@ -28,16 +28,16 @@ def from_pyg(
     validation_share: float = 0.25,
     seed: int = 0,
 ) -> GraphStore:
-    """Write graphs of PyG as a store that `cocn train --store` takes.
+    """Write PyG graphs as a store that `cocn train --store` accepts.
 
-    One graph gives a store whose nodes are classified; several give a collection whose graphs are. Masks
-    become splits, `edge_weight` or `edge_attr` the values of edges. A `HeteroData` is flattened: the types of
-    nodes and edges become features. A store of the same graph at the same place is kept.
+    One graph gives a store for node classification; several give a collection for graph classification.
+    Masks become splits, `edge_weight` or `edge_attr` become edge values. A `HeteroData` is flattened: the
+    types of nodes and edges become features. A store of the same graph at the same place is kept.
 
     Args:
-        data: A `Data`, a `HeteroData`, a list of `Data` or a data set.
+        data: A `Data`, a `HeteroData`, a list of `Data` or a dataset.
         store: Directory of the store.
-        name: What the graph is called; by default as the data set's class, or as the store's directory.
+        name: Name of the graph; by default that of the dataset's class, or of the store's directory.
         target: The node type whose labels count, for a `HeteroData` with several.
         directed: Keep the direction of the edges.
         num_splits: Random splits, or folds of a collection, where there are no masks.
@@ -46,7 +46,7 @@ def from_pyg(
         seed: Seed of random splits.
 
     Raises:
-        UserError: If the graph is bad, or another one is at `store`; nothing is left behind then.
+        UserError: If the graph is invalid, or a different one is at `store`; nothing is then left behind.
     """
     start = time.monotonic()
     place = Path(store)
@@ -78,16 +78,16 @@ def from_pyg(
 
 
 def to_pyg(store: GraphStore | Path | str, split: int | None = None) -> Any:
-    """A store as PyG's `Data`, or as a list of them for a collection.
+    """A store as a PyG `Data`, or as a list of them for a collection.
 
     Args:
         store: The store, or its directory.
         split: The split that masks show, [n]; by default all of them side by side, [n, s].
 
     Returns:
-        `Data` with `x`, `edge_index`, `y`, masks, `edge_attr`, `node_id` and `r_A`, which gives
-        `cocn.SegmentLoader` the store's own segments, where the store has them. The graphs of a collection
-        have `y` and the numbers of their parts (0 train, 1 validation, 2 test) in `split`.
+        `Data` with `x`, `edge_index`, `y`, masks, `edge_attr`, `node_id` and `r_A`, as far as the store has
+        them; `r_A` gives `cocn.SegmentLoader` the store's own segments. The graphs of a collection have `y`
+        and, in `split`, the numbers of their parts (0 train, 1 validation, 2 test).
     """
     opened = store if isinstance(store, GraphStore) else open_store(Path(store))
     data = _whole(opened)
@@ -105,7 +105,7 @@ def to_pyg(store: GraphStore | Path | str, split: int | None = None) -> Any:
 
 
 def _whole(store: GraphStore) -> Any:
-    """Everything but splits, as one graph."""
+    """Everything except splits, as one graph."""
     import torch
     from torch_geometric.data import Data
 

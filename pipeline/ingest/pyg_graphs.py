@@ -1,4 +1,4 @@
-"""What PyG graphs hold, as arrays: `Data`, `HeteroData`, lists and data sets of them, and .pt files."""
+"""The content of PyG graphs as arrays: `Data`, `HeteroData`, lists and datasets of them, and .pt files."""
 
 import hashlib
 import pickle
@@ -16,14 +16,14 @@ from pipeline.ingest.graph_collections import Graphs
 from pipeline.runtime.errors import UserError
 from pipeline.store.splits import splits_from_masks
 
-#: Graphs of PyG: a `Data`, a `HeteroData`, or a sequence of them such as a data set.
+#: PyG graphs: a `Data`, a `HeteroData`, or a sequence of them such as a dataset.
 PyGGraphs = Any
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 @dataclass(frozen=True)
 class GraphTensors:
-    """The arrays of one graph, or of a collection as a disjoint union; None where there are none.
+    """The arrays of one graph, or of a collection as a disjoint union; None for those that are absent.
 
     Shapes:
         edges: [2, m].
@@ -43,7 +43,7 @@ class GraphTensors:
     sizes: NDArray[np.int64] | None = None
 
     def digest(self) -> str:
-        """SHA-256 of everything in it."""
+        """SHA-256 of all of it."""
         found = hashlib.sha256(str(self.num_nodes).encode())
         for name in ("edges", "features", "labels", "masks", "edge_values", "sizes"):
             values = getattr(self, name)
@@ -54,7 +54,7 @@ class GraphTensors:
 
 
 def read_pt(path: Path) -> PyGGraphs:
-    """Graphs from a file that `torch.save` wrote, without running any code that the file may hold.
+    """Graphs from a file written by `torch.save`, without running any code that the file may contain.
 
     It may hold a `Data` or `HeteroData`, a list of them, or what `InMemoryDataset` saves.
 
@@ -70,7 +70,7 @@ def read_pt(path: Path) -> PyGGraphs:
     allowed = [pyg.Data, pyg.HeteroData, DataEdgeAttr, DataTensorAttr, *storages]
     try:
         with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about files that turn out to be none of torch's
+            warnings.simplefilter("ignore")  # about files that turn out not to be torch's
             content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         named = str(error).partition("Unsupported global: GLOBAL ")[2].split(" ")[0]
@@ -81,12 +81,12 @@ def read_pt(path: Path) -> PyGGraphs:
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
         line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"Expected '{path}' to be a whole file of torch.save (got {line})") from error
+        raise UserError(f"Expected '{path}' to be a complete file of torch.save (got {line})") from error
     return _unpack(path, content)
 
 
 def _unpack(path: Path, content: Any) -> PyGGraphs:
-    """The graphs of what a file held: graphs as they are, or the parts that `InMemoryDataset` saves."""
+    """The graphs in a file's content: graphs as they are, or the parts that `InMemoryDataset` saves."""
     from torch_geometric.data import Data, HeteroData
     from torch_geometric.data.separate import separate
 
@@ -108,11 +108,11 @@ def _unpack(path: Path, content: Any) -> PyGGraphs:
 
 
 def read_graphs(graphs: PyGGraphs, name: str, target: str | None = None) -> GraphTensors:
-    """The arrays of one graph, whose nodes are to be classified, or of a collection of graphs.
+    """The arrays of one graph, whose nodes are classified, or of a collection of graphs.
 
     Args:
         graphs: A `Data`, a `HeteroData`, or a sequence of them; one with a single element is one graph.
-        name: What they are called, for messages.
+        name: Their name, for messages.
         target: The type of node whose labels and masks count, for `HeteroData` with several.
 
     Raises:
@@ -125,11 +125,9 @@ def read_graphs(graphs: PyGGraphs, name: str, target: str | None = None) -> Grap
     if isinstance(graphs, HeteroData):
         return _flatten(graphs, target)
     if not (hasattr(graphs, "__getitem__") and hasattr(graphs, "__len__")):
-        raise UserError(
-            f"Expected a PyG Data, HeteroData or a data set of them (got {type(graphs).__name__})"
-        )
+        raise UserError(f"Expected a PyG Data, HeteroData or a dataset of them (got {type(graphs).__name__})")
     if not len(graphs):
-        raise UserError("Expected at least one graph (got an empty data set)")
+        raise UserError("Expected at least one graph (got an empty dataset)")
     if len(graphs) == 1 and isinstance(graphs[0], Data | HeteroData):
         return read_graphs(graphs[0], name, target)
     return _side_by_side(graphs, name)
@@ -144,7 +142,7 @@ def _tensors_of(data: Any) -> GraphTensors:
     if values is None:
         values = getattr(data, "edge_weight", None)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyG's own words for a graph without any size
+        warnings.simplefilter("ignore")  # PyG warns about graphs without any size
         num_nodes = data.num_nodes
     if not num_nodes:
         raise UserError("Expected the PyG graph to have 'x', 'num_nodes' or edges (got none of them)")
@@ -174,11 +172,11 @@ def _edges_of(data: Any) -> NDArray[Any]:
 
 
 def _flatten(data: Any, target: str | None = None) -> GraphTensors:
-    """One graph out of a heterogeneous one: types become one-hot features of nodes and of edges.
+    """Flatten a heterogeneous graph into one: types become one-hot features of nodes and of edges.
 
-    Nodes are numbered type after type, in the order of `data.node_types`. Features of all types share their
-    columns where they have the same number of them, else each type has columns of its own, zero for others.
-    Edges have their type, one-hot, as features where there is more than one.
+    Nodes are numbered type by type, in the order of `data.node_types`. Features of all types share their
+    columns if they have the same number of them; otherwise each type has its own columns, zero for others.
+    Edges have their type, one-hot, as features if there is more than one.
 
     Raises:
         UserError: If several types have labels and `target` names none of them.
@@ -235,7 +233,7 @@ def _choose_target(data: Any, types: Sequence[str], target: str | None) -> str |
 def _target_arrays(
     data: Any, target: str | None, starts: dict[str, int], num_nodes: int
 ) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-    """Labels and masks of one type of nodes, among those of all types; the others have neither."""
+    """Labels and masks of one node type, extended to the nodes of all types; the others have neither."""
     if target is None:
         return None, None
     own = _tensors_of(data[target])
@@ -255,7 +253,7 @@ def raw_graph(tensors: GraphTensors, name: str, *, directed: bool = False) -> Ra
     """A checked graph with clean edges.
 
     Raises:
-        UserError: If anything is out of range, not finite, or of another length.
+        UserError: If anything is out of range, not finite, or of the wrong length.
     """
     splits = None
     if tensors.masks is not None:
@@ -280,7 +278,7 @@ def _side_by_side(graphs: Sequence[Any], name: str) -> GraphTensors:
     """The graphs of a collection as one disjoint union, with one label per graph.
 
     Raises:
-        UserError: If some graphs have features, labels or edge values and others none, or other numbers.
+        UserError: If only some graphs have features, labels or edge values, or in different numbers.
     """
     from torch_geometric.data import Data
 
@@ -305,7 +303,7 @@ def _side_by_side(graphs: Sequence[Any], name: str) -> GraphTensors:
 
 
 def union_of(tensors: GraphTensors, name: str) -> Graphs:
-    """A collection as `assemble` wants it.
+    """A collection in the form that `assemble` takes.
 
     Raises:
         UserError: If its graphs have no labels.
@@ -322,7 +320,7 @@ def _graph_labels(parts: Sequence[GraphTensors], name: str) -> NDArray[Any] | No
         shape = getattr(parts[wrong[0]].labels, "shape", None)
         raise UserError(
             f"Expected every graph of '{name}' to have one label (got shape {shape} for graph {wrong[0]}): "
-            "a data set of several graphs is a collection whose graphs are classified"
+            "a dataset of several graphs is a collection whose graphs are classified"
         )
     return _joined([replace(part, labels=_flat(part.labels)) for part in parts], "labels", name)
 
@@ -331,7 +329,7 @@ def _joined(parts: Sequence[GraphTensors], field: str, name: str) -> NDArray[Any
     arrays = [getattr(part, field) for part in parts]
     shapes = {None if array is None else array.shape[1:] for array in arrays}
     if len(shapes) > 1:
-        raise UserError(f"Expected all graphs of '{name}' to have {field} of one shape (got {shapes})")
+        raise UserError(f"Expected all graphs of '{name}' to have {field} of the same shape (got {shapes})")
     return None if arrays[0] is None else np.concatenate(arrays)
 
 

@@ -49,7 +49,7 @@ DEFAULT_NODES = 100_000
 
 
 class IngestParameters(BaseModel):
-    """What decides the graph in a store; two runs with the same have the same bytes."""
+    """What determines the graph in a store; equal parameters give equal bytes."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,14 +61,14 @@ class IngestParameters(BaseModel):
 
 @dataclass(frozen=True)
 class Ingested:
-    """A store and whether it was there already."""
+    """A store and whether it already existed."""
 
     store: GraphStore
     fresh: bool
 
 
 def options_from(data: DataConfig) -> SourceOptions:
-    """The options of the source that the configuration names."""
+    """The options of the source named in the configuration."""
     return SourceOptions.model_validate({name: getattr(data, name) for name in SourceOptions.model_fields})
 
 
@@ -82,10 +82,10 @@ def ingest(
     Args:
         options: The source.
         place: Where the store goes.
-        accept: Given the numbers of nodes and splits before anything is written; raises if they will not do.
+        accept: Called with the numbers of nodes and splits before anything is written; raises to refuse them.
 
     Raises:
-        UserError: If the source is bad, or another graph is at `place`; nothing is left behind then.
+        UserError: If the source is invalid, or a different graph is at `place`; nothing is then left behind.
     """
     start = time.monotonic()
     parameters = describe_source(options)
@@ -105,7 +105,8 @@ def ingest(
 def read_source(
     options: SourceOptions, scratch: Path | None = None
 ) -> Iterator[tuple[GraphArrays | CollectionArrays, CleaningReport]]:
-    """Cleaned graphs and their report; a large one lives in files under `scratch` while the block runs."""
+    """Cleaned graphs and their report; a large graph is kept in files under `scratch` while the block
+    runs."""
     if is_collection(options):
         collection, edges = _collect(options)
         yield collection, describe(collection, edges)
@@ -132,7 +133,7 @@ def read_source(
 def arrange_tensors(
     tensors: GraphTensors, options: SourceOptions
 ) -> tuple[GraphArrays | CollectionArrays, EdgeReport]:
-    """Clean the graph or the collection that PyG held, and split it where it has no masks."""
+    """Clean the graph or collection read from PyG, and split it if it has no masks."""
     if tensors.sizes is not None:
         _refuse_direction(options)
         graphs = union_of(tensors, options.source)
@@ -143,19 +144,19 @@ def arrange_tensors(
 
 
 def _is_saved_by_torch(options: SourceOptions) -> bool:
-    """Whether the source is a file of `torch.save`."""
+    """Whether the source is a file written by `torch.save`."""
     return options.source.endswith(".pt") and Path(options.source).is_file()
 
 
 def existing_parent(path: Path) -> Path:
-    """The nearest directory above `path` that is there already."""
+    """The nearest existing directory above `path`."""
     return next(parent for parent in Path(path).absolute().parents if parent.is_dir())
 
 
 def describe_source(options: SourceOptions) -> IngestParameters:
-    """The identity of a source: its options and the digests of its files, but no path."""
+    """The identity of a source: its options and the digests of its files, but no paths."""
     files = {path.name: file_sha256(path) for path in _source_files(options)}
-    unused = {"source", "features", "labels"}  # named and digested apart
+    unused = {"source", "features", "labels"}  # named and digested separately
     if options.source != "minesweeper" or not is_generated(options):
         unused.add("side")
     if options.source != "motifs":
@@ -166,14 +167,14 @@ def describe_source(options: SourceOptions) -> IngestParameters:
 
 
 def short_name(options: SourceOptions) -> str:
-    """The name of a data set, or of a file without its directories and endings."""
+    """The name of a dataset, or of a file without its directories and suffixes."""
     if options.source in _GENERATED or options.source in BY_NAME:
         return options.source
     return Path(options.source).name.split(".")[0]
 
 
 def is_generated(options: SourceOptions) -> bool:
-    """Whether the graph is made here: minesweeper is, unless its published files are at hand."""
+    """Whether the graph is generated here; minesweeper is, unless its published files are available."""
     if options.source not in _GENERATED:
         return False
     if options.side != _PUBLISHED_SIDE:
@@ -183,7 +184,7 @@ def is_generated(options: SourceOptions) -> bool:
 
 
 def is_collection(options: SourceOptions) -> bool:
-    """Whether the source has many graphs in place of one."""
+    """Whether the source has many graphs instead of one."""
     return options.source == "motifs" or (
         options.source in BY_NAME and BY_NAME[options.source].task != "node"
     )
@@ -308,18 +309,18 @@ def _read_graph_file(path: Path, options: SourceOptions) -> RawGraph:
 
 
 def _merge_tables(tables: list[NodeColumns]) -> NodeColumns | None:
-    """What two files say about the same nodes; the labels of the second hold."""
+    """Combine what two files say about the same nodes; the labels of the second take precedence."""
     if len(tables) < 2:
         return tables[0] if tables else None
     first, second = tables
     if first.num_rows != second.num_rows:
         raise UserError(
-            f"Expected '{second.path}' to have {first.num_rows} rows, as '{first.path}' "
+            f"Expected '{second.path}' to have {first.num_rows} rows, like '{first.path}' "
             f"(got {second.num_rows})"
         )
     if first.ids is not None and second.ids is not None and not first.ids.equals(second.ids):
         raise UserError(
-            f"Expected '{second.path}' to name the nodes of '{first.path}' in their order (got others)"
+            f"Expected '{second.path}' to name the nodes of '{first.path}' in the same order (got others)"
         )
     return replace(
         first,
@@ -375,7 +376,7 @@ def _source_files(options: SourceOptions) -> list[Path]:
     if entry is not None:
         found = raw_file(entry, data_root(options.data_root))
         if found is not None and entry.task != "node":
-            # Labels, boundaries and edges of a collection are files of their own.
+            # Labels, boundaries and edges of a collection are separate files.
             return sorted(path for path in found.parent.iterdir() if path.is_file())
         return [] if found is None else [found]
     path = Path(options.source)
@@ -391,4 +392,4 @@ def _source_files(options: SourceOptions) -> list[Path]:
 def _unknown(source: str) -> str:
     names = sorted({*_GENERATED, *BY_NAME})
     hint = suggest(source, names, "`cocn datasets list` shows the names")
-    return f"Expected 'source' to be a data set or an existing file (got '{source}'): {hint}"
+    return f"Expected 'source' to be a dataset or an existing file (got '{source}'): {hint}"

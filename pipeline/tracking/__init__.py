@@ -1,4 +1,4 @@
-"""MLflow and nothing but MLflow: journal, runs, server.
+"""MLflow: journal, runs, server; no other package imports it.
 
 In: metrics, parameters and artifacts of a run. Out: MLflow runs, also after an outage.
 
@@ -22,7 +22,7 @@ __all__ = ["offer_model"]
 
 
 def __getattr__(name: str) -> object:
-    """Find `offer_model`, which models that were logged before this package had modules import from it."""
+    """Find `offer_model`, which models logged before this package had modules import from here."""
     if name != "offer_model":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from pipeline.tracking.mlflow_models import offer_model

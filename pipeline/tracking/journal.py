@@ -1,6 +1,6 @@
-"""A run's journal: what is to be tracked, on disk before anything is sent, so that no tracker is waited for.
+"""A run's journal: records go to disk before they are sent, so that nothing waits for the tracker.
 
-One file has one writer. Beside it lies a small state file with what the tracker has acknowledged. A journal
+One file has one writer. Next to it is a small state file with what the tracker has acknowledged. A journal
 that is closed and fully acknowledged is removed; one that is left over waits for `cocn track sync`.
 """
 
@@ -63,14 +63,14 @@ class Journal:
         return cls(path, lock)
 
     def append(self, kind: Kind, time: int, values: Mapping[str, Any], step: int = 0) -> None:
-        """Write a record; it outlives the process from here on."""
+        """Write a record; from then on it outlives the process."""
         line = json.dumps({"kind": kind, "time": time, "step": step, "values": values}) + "\n"
         with self._append:
             self._lock.write(line.encode())
             self._lock.flush()
 
     def pending(self) -> Iterator[Record]:
-        """Records that have not been acknowledged, in order; a torn last line is not one yet."""
+        """Records that have not been acknowledged, in order; an incomplete last line is left out."""
         with self.path.open("rb") as file:
             file.seek(self.state.offset)
             for line in file:
@@ -79,11 +79,11 @@ class Journal:
                 yield Record(**json.loads(line), end=file.tell())
 
     def acknowledge(self, record: Record) -> None:
-        """Remember that everything up to `record` has arrived."""
+        """Record that everything up to `record` has arrived."""
         self.update(offset=record.end)
 
     def update(self, **changes: Any) -> None:
-        """Change the state and write it in one piece."""
+        """Change the state and write it atomically."""
         self.state = replace(self.state, **changes)
         replace_text(state_path(self.path), json.dumps(asdict(self.state)))
 
@@ -93,12 +93,12 @@ class Journal:
         return self.state.offset >= os.fstat(self._lock.fileno()).st_size
 
     def records(self) -> list[Record]:
-        """Everything in it, acknowledged or not."""
+        """All records, acknowledged or not."""
         with self.path.open("rb") as file:
             return [Record(**json.loads(line)) for line in file if line.endswith(b"\n")]
 
     def close(self, keep: bool) -> None:
-        """Release the file; remove it unless it is to be kept for a later upload."""
+        """Release the file; remove it unless it must be kept for a later upload."""
         if not keep:
             state_path(self.path).unlink(missing_ok=True)
             self.path.unlink(missing_ok=True)
@@ -111,7 +111,7 @@ def state_path(journal: Path) -> Path:
 
 
 def read_state(journal: Path) -> State:
-    """What a journal's state file says; a new journal has none."""
+    """The content of a journal's state file; a new journal has none."""
     names = {field.name for field in fields(State)}
     try:
         found = json.loads(state_path(journal).read_text(encoding="utf-8"))

@@ -44,7 +44,7 @@ def register_model(
 ) -> Registered:
     """Register the model that a run logged as a new version, and give it an alias.
 
-    A run whose model is registered under the name already keeps its version.
+    A run whose model is already registered under the name keeps its version.
 
     Raises:
         UserError: If the tracker refuses the name, or does not answer.
@@ -69,7 +69,7 @@ def register_model(
 
 
 def input_example(column: str) -> "pd.DataFrame":
-    """What to ask a model, as MLflow's pages and clients show it."""
+    """What to send to a model, as shown by MLflow's pages and clients."""
     import pandas as pd
 
     return pd.DataFrame({column: [0, 1, 2]})
@@ -79,10 +79,10 @@ def save_model(path: Path, script: Path, checkpoint: Path, column: str) -> Path:
     """Write a model that `mlflow.pyfunc.load_model` runs from code; nothing in it is pickled.
 
     Args:
-        path: Directory to write, in place of one that is there.
+        path: Directory to write; an existing one is replaced.
         script: Python file that calls `offer_model`.
         checkpoint: Directory that the model reads: safetensors and JSON.
-        column: The column of numbers that it is asked about.
+        column: The column of numbers that it predicts for.
     """
     pyfunc = _import_pyfunc()
     from mlflow.models import ModelSignature
@@ -100,21 +100,21 @@ def save_model(path: Path, script: Path, checkpoint: Path, column: str) -> Path:
             artifacts={"checkpoint": str(checkpoint)},
             signature=signature,
             input_example=input_example(column),
-            # Given, so that MLflow does not load the model in another process to guess them.
+            # Given, so that MLflow does not load the model in another process to infer them.
             pip_requirements=["cocn"],
         )
     return path
 
 
 def offer_model(load: "Callable[[Path], Answer]") -> None:
-    """Name the model of the script that MLflow is running.
+    """Register the model with MLflow, which is running the script that calls this.
 
     Args:
         load: Opens a checkpoint; what it returns is called with the numbers of its column and the directory
             of a store.
     """
     pyfunc = _import_pyfunc()
-    # MLflow looks the hints of `predict` up, so their names have to be there.
+    # MLflow looks up the type hints of `predict`, so their names must exist.
     import pandas as pd
     from mlflow.models import set_model
     from mlflow.pyfunc.model import PythonModelContext
@@ -142,7 +142,7 @@ def _import_pyfunc() -> Any:
 
 @contextmanager
 def _without_own_warnings() -> Iterator[None]:
-    """Parts of MLflow warn about what is MLflow's own: hints when they are imported, uses of pandas."""
+    """Silence MLflow's warnings about itself: type hints at import, uses of pandas."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,4 +1,4 @@
-"""MLflow's server on loopback: for `cocn ui`, and for tests."""
+"""MLflow's server on loopback, for `cocn ui` and for tests."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ _ENVIRONMENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EX
 
 @dataclass(frozen=True)
 class Server:
-    """A server that runs as long as the block it was started for."""
+    """A server that runs until its block ends."""
 
     address: str
     process: subprocess.Popen[bytes]
@@ -39,13 +39,13 @@ class Server:
 
 @contextmanager
 def serve(uri: str, port: int, artifacts: Path, options: Sequence[str] = ()) -> Iterator[Server]:
-    """Run MLflow's server on loopback on a file or database store.
+    """Run MLflow's server on loopback, on a file or database store.
 
     Args:
         uri: The store.
         port: Port on 127.0.0.1.
         artifacts: Directory for the artifacts of experiments created through the server.
-        options: Further options of `mlflow server`.
+        options: Further options for `mlflow server`.
 
     Raises:
         UserError: If the port is taken or the server does not come up.
@@ -64,10 +64,10 @@ def serve(uri: str, port: int, artifacts: Path, options: Sequence[str] = ()) -> 
         "1",
     ]
     command += ["--artifacts-destination", artifacts.absolute().as_uri(), *options]
-    # Not an argument: a list of processes would show the password of a database.
+    # Not an argument: a process list would show the password of a database.
     environment = {**os.environ, **_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": uri}
     with tempfile.TemporaryFile() as log:
-        # A session of its own: Ctrl-C reaches us alone, and we end the server with all its processes.
+        # A separate session: Ctrl-C reaches only us, and we end the server with all its processes.
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
         server = Server(f"http://{HOST}:{port}", process)
         try:
@@ -80,7 +80,7 @@ def serve(uri: str, port: int, artifacts: Path, options: Sequence[str] = ()) -> 
 
 
 def free_port() -> int:
-    """A port on loopback that nobody listens on now."""
+    """A port on loopback that is free now."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         return int(listener.getsockname()[1])

@@ -1,9 +1,9 @@
-"""MLflow, and nothing but MLflow: the store that runs are written to and read from.
+"""MLflow's store, which runs are written to and read from.
 
 This module and `mlflow_models` are the only ones that import mlflow. It works with a SQLite file, a tracking
-server and any database MLflow knows. Everything it sends may be sent again: MLflow keeps one copy of a metric
-with the same key, step, time and value, and runs are created under a key of ours that is looked for before a
-second attempt.
+server and any database MLflow supports. Everything it sends may be sent again: MLflow keeps one copy of a
+metric with the same key, step, time and value, and runs are created under a key of our own, which is looked
+up before a second attempt.
 """
 
 import json
@@ -39,7 +39,7 @@ _PARAMS_PER_REQUEST = 100
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 8000
 
-# A tracker that does not answer is given up on after seconds, not minutes: the journal keeps the records.
+# Give up on a tracker that does not answer after seconds, not minutes: the journal keeps the records.
 _CLIENT_ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
@@ -83,7 +83,7 @@ def tracking_uri(uri: str | None, output: Path) -> str:
     """The URI to use: the one given, else MLFLOW_TRACKING_URI, else the file `mlflow.db` in `output`.
 
     Raises:
-        UserError: If the URI names no kind of store that MLflow has, or cannot be read.
+        UserError: If the URI is not of a kind that MLflow supports, or cannot be read.
     """
     chosen = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{output.absolute() / 'mlflow.db'}"
     scheme = chosen.partition("://")[0].partition("+")[0]
@@ -92,24 +92,24 @@ def tracking_uri(uri: str | None, output: Path) -> str:
         shown = hide_passwords(chosen)
         raise UserError(f"Expected 'tracking.uri' to begin with one of {known} and '://' (got '{shown}')")
     if chosen.startswith("postgresql://") and find_spec("psycopg") is None:
-        raise UserError("Expected the driver of Postgres (got none): pip install 'cocn[postgres]'")
+        raise UserError("Expected the Postgres driver (got none): pip install 'cocn[postgres]'")
     if scheme.startswith("http"):
         try:
             _ = urlsplit(chosen).port
         except ValueError:
-            # Not shown: the part that is no port may belong to a password.
+            # Not shown: what is there instead of a port may be part of a password.
             raise UserError(
-                "Expected 'tracking.uri' to be http://HOST:PORT (got one whose port is no number): "
-                "write special characters of a password as %XX"
+                "Expected 'tracking.uri' to be http://HOST:PORT (got one whose port is not a number): "
+                "write special characters in a password as %XX"
             ) from None
     return chosen
 
 
 def existing_store(uri: str | None, output: Path) -> "TrackingStore":
-    """The store that earlier runs wrote to; looking never creates one.
+    """The store that earlier runs wrote to; never creates one.
 
     Raises:
-        UserError: If it is a file that is not there, or a server that does not answer.
+        UserError: If it is a file that does not exist, or a server that does not answer.
     """
     store = TrackingStore(tracking_uri(uri, output))
     if store.uri.startswith(_FILE_PREFIX) and not Path(store.uri.removeprefix(_FILE_PREFIX)).exists():
@@ -156,7 +156,7 @@ class TrackingStore:
         return without_password(self.uri) if self.uri.startswith("http") else None
 
     def runs_page(self, address: str, experiment: str) -> str:
-        """Address of the list of an experiment's runs on a server."""
+        """Address of an experiment's list of runs on a server."""
         found = self.client.get_experiment_by_name(experiment)
         if found is None:
             return address
@@ -169,12 +169,12 @@ class TrackingStore:
         return str(run.info.run_id)
 
     def find_run(self, experiment: str, key: str) -> str | None:
-        """The id of the run created under `key`, if there is one."""
+        """The id of the run created under `key`, if any."""
         found = self.client.search_runs([self._experiment_id(experiment)], f"tags.`{_KEY_TAG}` = '{key}'")
         return str(found[0].info.run_id) if found else None
 
     def send_metrics(self, run_id: str, points: Sequence[Point]) -> None:
-        """Store points; those that are there already stay single."""
+        """Store points; points sent twice are kept once."""
         from mlflow.entities import Metric
 
         metrics = [Metric(p.key, p.value, p.time, p.step) for p in points]
@@ -203,16 +203,16 @@ class TrackingStore:
             self.client.log_artifact(run_id, str(path), folder)
 
     def send_table(self, run_id: str, columns: Mapping[str, Sequence[object]], name: str) -> None:
-        """Store a table that MLflow's pages show and compare between runs, in place of one of that name.
+        """Store a table that MLflow's pages show and compare between runs; replaces one of that name.
 
-        MLflow's own call would append to a table that has arrived already.
+        MLflow's own call would append to a table that has already arrived.
         """
         rows = [list(row) for row in zip(*columns.values(), strict=True)]
         self.client.log_text(run_id, json.dumps({"columns": list(columns), "data": rows}), name)
         self.client.set_tag(run_id, _TABLES_TAG, json.dumps([{"path": name, "type": "table"}]))
 
     def send_dataset(self, run_id: str, dataset: Mapping[str, str]) -> None:
-        """Name the data that a run was trained on; the same may be sent again.
+        """Name the data that a run was trained on; may be sent again.
 
         Args:
             run_id: The run.
@@ -273,11 +273,11 @@ class TrackingStore:
             lines = hide_passwords(str(error)).splitlines() or [type(error).__name__]
             raise UserError(
                 f"Expected the tracker '{without_password(self.uri)}' to answer (got {lines[0][:200]}): "
-                "is it up, and are address and password right?"
+                "is it running, and are the address and password right?"
             ) from error
 
     def refuses_for_good(self, error: Exception) -> bool:
-        """Whether sending the same again can never succeed: a file that is gone, a name MLflow forbids."""
+        """Whether sending this again can never succeed: a file that is gone, a name that MLflow forbids."""
         from mlflow.exceptions import MlflowException
 
         if isinstance(error, MlflowException):
@@ -308,14 +308,14 @@ class TrackingStore:
         try:
             return str(self.client.create_experiment(name, place))
         except MlflowException:
-            # Two processes may create it at once; the one that comes second finds it.
+            # Two processes may create it at once; the second one then finds it.
             if (found := self.client.get_experiment_by_name(name)) is None:
                 raise
             return str(found.experiment_id)
 
 
 def _reach_database(uri: str) -> None:
-    """Fail at once where MLflow would try for minutes to reach a database that refuses."""
+    """Fail immediately where MLflow would spend minutes trying to reach a database that refuses."""
     import sqlalchemy
 
     engine = sqlalchemy.create_engine(uri, poolclass=sqlalchemy.NullPool)

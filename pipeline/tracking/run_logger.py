@@ -1,7 +1,7 @@
 """Logging to a run from any process, without ever waiting for the tracker.
 
-Records go to a journal on disk and a thread sends them in batches. While the tracker is away the journal
-grows and training goes on; what is left at the end waits for `cocn track sync`.
+Records go to a journal on disk and a thread sends them in batches. While the tracker is unreachable the
+journal grows and training continues; what is left at the end waits for `cocn track sync`.
 """
 
 import json
@@ -28,9 +28,9 @@ _LONGEST_INTERVAL_SECONDS = 30.0
 _CLOSE_TIMEOUT_SECONDS = 15.0
 _RECORDS_PER_BATCH = 200
 _AWAY = "the tracker does not answer (%s); records wait in %s, 'cocn track sync' sends them"
-_FULL = "records could not be written (%s) to %s; what is logged from here on may be lost"
+_FULL = "records could not be written (%s) to %s; anything logged from here on may be lost"
 
-# What this process has warned about, and trackers that gave no answer when they were last asked.
+# What this process has warned about, and trackers that did not answer the last time.
 _warned: set[tuple[str, Path, str]] = set()
 _silent: set[tuple[str, Path]] = set()
 
@@ -46,9 +46,9 @@ class RunReference:
     run_id: str | None
     """MLflow's id; None while the tracker has not been reached."""
     directory: Path
-    """Where journals lie."""
+    """Where journals are kept."""
     artifacts: Path | None = None
-    """Where artifacts lie if no server keeps them."""
+    """Where artifacts are kept if no server keeps them."""
 
 
 class NotCreatedError(Exception):
@@ -56,10 +56,10 @@ class NotCreatedError(Exception):
 
 
 class Tracker:
-    """Logs to a run that somebody else created; only rank 0 needs one.
+    """Logs to a run that another process created; only rank 0 needs one.
 
     Args:
-        reference: The run, as its driver handed it on.
+        reference: The run, as passed on by its driver.
         system_metrics: Also log memory and load of the process, the processor and the GPU.
     """
 
@@ -78,11 +78,11 @@ class Tracker:
         self._thread.start()
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Log metrics of a step; returns at once."""
+        """Log metrics of a step; returns immediately."""
         self._append("metrics", {key: float(value) for key, value in metrics.items()}, step)
 
     def log_params(self, params: Mapping[str, object]) -> None:
-        """Log parameters; a parameter keeps its first value for good."""
+        """Log parameters; a parameter keeps its first value."""
         self._append("params", {key: str(value) for key, value in params.items()})
 
     def set_tags(self, tags: Mapping[str, object]) -> None:
@@ -109,11 +109,11 @@ class Tracker:
         self._append("text", {"text": text, "name": name})
 
     def flush(self) -> bool:
-        """Send everything now and wait for it; False if the tracker does not take it."""
+        """Send everything now and wait for it; False if the tracker does not accept it."""
         with self._sending:
             try:
                 send_journal(self._journal, self._store)
-            except Exception as error:  # noqa: BLE001 - whatever a tracker does, training goes on
+            except Exception as error:  # noqa: BLE001 - whatever a tracker does, training continues
                 _silent.add(self._place)
                 self._warn(_AWAY, error)
                 return False
@@ -121,7 +121,7 @@ class Tracker:
             return True
 
     def close(self) -> None:
-        """Send what is left, for seconds at most; the rest stays for `cocn track sync`."""
+        """Send what is left, for a few seconds at most; the rest stays for `cocn track sync`."""
         if self._stop.is_set():
             return
         self._stop.set()
@@ -179,7 +179,7 @@ class Tracker:
 
     @property
     def silent(self) -> bool:
-        """Whether the tracker gave this process no answer when it was last asked."""
+        """Whether the tracker did not answer this process the last time."""
         return self._place in _silent
 
     @property
@@ -187,7 +187,7 @@ class Tracker:
         return self.reference.uri, self.reference.directory
 
     def _warn(self, message: str, error: Exception) -> None:
-        """Warn once in a process: not for each run, nor for each attempt."""
+        """Warn once per process, not for each run or attempt."""
         if (*self._place, message) not in _warned:
             _warned.add((*self._place, message))
             reason = (hide_passwords(str(error)).splitlines() or [type(error).__name__])[0][:200]
@@ -195,10 +195,10 @@ class Tracker:
 
 
 def send_journal(journal: Journal, store: TrackingStore) -> None:
-    """Send what a journal holds, in order; what has arrived is acknowledged as it goes.
+    """Send the content of a journal, in order; each record is acknowledged as it arrives.
 
     Raises:
-        Exception: Whatever kept the tracker from taking the next record.
+        Exception: Whatever kept the tracker from accepting the next record.
     """
     for records in _batches(journal.pending()):
         try:
@@ -212,7 +212,7 @@ def send_journal(journal: Journal, store: TrackingStore) -> None:
 
 
 def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
-    """Neighbouring metrics go together, everything else alone."""
+    """Group neighbouring metrics; everything else stays single."""
     for together, group in groupby(records, key=lambda record: record.kind == "metrics"):
         while batch := list(islice(group, _RECORDS_PER_BATCH if together else 1)):
             yield batch
@@ -256,7 +256,7 @@ def _send_file(run_id: str, store: TrackingStore, record: Record) -> None:
 
 def _create_run(journal: Journal, store: TrackingStore, record: Record) -> str:
     values = record.values
-    # It may be there: an answer was lost on the way, or a resumed training came first.
+    # It may already exist: an answer was lost on the way, or a resumed training came first.
     if found := store.find_run(values["experiment"], values["key"]):
         return found
     tags = dict(values["tags"])
@@ -290,7 +290,7 @@ def _sample_system() -> dict[str, float]:
 
 
 def _sample_gpu() -> dict[str, float]:
-    """Memory of this process's GPU, and its load where NVIDIA's library is installed; nothing without one."""
+    """Memory of this process's GPU, and its load if NVIDIA's library is installed; empty without a GPU."""
     import torch
 
     if not torch.cuda.is_available():

@@ -1,8 +1,8 @@
 """Runs: a parent for each command, a child for each model, seed and split.
 
-The driver creates runs and owns how they end; `run.reference` travels to the workers, where rank 0 alone
+The driver creates runs and decides how they end; `run.reference` is passed to the workers, where only rank 0
 opens a `Tracker`. A run ends as FINISHED, FAILED or KILLED whatever happens to its process: an exception or
-Ctrl-C ends it here, and one whose process vanished is ended by the next command or by `cocn track sync`.
+Ctrl-C ends it here, and one whose process is gone is ended by the next command or by `cocn track sync`.
 """
 
 import logging
@@ -26,14 +26,14 @@ from pipeline.tracking.run_logger import NotCreatedError, RunReference, Tracker,
 
 logger = logging.getLogger(__name__)
 
-#: What metrics with the seconds of a store's stages begin with.
+#: Prefix of the metrics with the seconds of a store's stages.
 STAGE_PREFIX = "stage_seconds/"
 JOURNALS = "journals"
 ARTIFACTS = "artifacts"
 
 
 class Run(Tracker):
-    """A run that this process created, and ends.
+    """A run created, and to be ended, by this process.
 
     Use it as a context manager: leaving the block ends the run, with FAILED after an exception and KILLED
     after an interruption, and ends its children the same way.
@@ -75,7 +75,7 @@ class Run(Tracker):
         self.log_text(to_yaml(public), "config.yaml")
 
     def finish(self, status: Status = "FINISHED") -> None:
-        """End the run and every child still open; the first call counts."""
+        """End the run and every child still open; only the first call counts."""
         if self._status != "RUNNING":
             return
         self._status = status
@@ -83,7 +83,7 @@ class Run(Tracker):
             child.finish(status)
         self._append("status", {"status": status})
         self.close()
-        if self._parent is None and not self.silent:  # workers that were killed left journals
+        if self._parent is None and not self.silent:  # killed workers leave journals behind
             sync(self.reference.directory, self.reference.uri, only_its_own=True)
 
     def __exit__(
@@ -107,7 +107,7 @@ class Run(Tracker):
 
 @dataclass(frozen=True)
 class ParentRun:
-    """A parent that another process created, and ends; children are started under it here."""
+    """A parent created, and to be ended, by another process; children are started under it here."""
 
     reference: RunReference
     _children: list[Run] = field(default_factory=list, repr=False)
@@ -122,7 +122,7 @@ class Earlier:
 
 
 def start_parent(command: str, config: Config, *, resume: Earlier | None = None) -> Run:
-    """Create the run of a command, or continue an earlier one's.
+    """Create the run of a command, or continue that of an earlier one.
 
     Args:
         command: The command's name: `demo`, `train`, `reproduce`.
@@ -136,7 +136,7 @@ def start_parent(command: str, config: Config, *, resume: Earlier | None = None)
     key, run_id = (uuid.uuid4().hex, None) if resume is None else (resume.key, resume.run_id)
     reference = RunReference(uri, config.tracking.experiment, key, run_id, directory, artifacts)
     if resume is not None:
-        # The end of a killed attempt must reach the tracker before this one's, or it would be the last word.
+        # The end of a killed attempt must reach the tracker before this one's, or it would overwrite it.
         sync(directory, uri, only_its_own=True)
     tags = {"cocn.command": command, "cocn.role": "parent", **_origin()}
     run = Run(reference, command, tags, resumed=resume is not None)
@@ -168,7 +168,7 @@ def start_child(
         seed: Seed of the training.
         split: Index of the split.
         metric: Name of the metric that `val_metric` and `test_metric` hold: `roc_auc`, `accuracy`.
-        variant: What sets this model apart from another of the same name: `without propagated features`.
+        variant: What distinguishes this model from another of the same name: `without propagated features`.
         tags: Further tags, such as the store's digest.
         resume: The run to continue instead of creating one.
     """
@@ -187,7 +187,7 @@ def start_child(
     key, run_id = (uuid.uuid4().hex, None) if resume is None else (resume.key, resume.run_id)
     reference = replace(parent.reference, key=key, run_id=run_id)
     if resume is not None:
-        # The end of a killed attempt must reach the tracker before this one's, or it would be the last word.
+        # The end of a killed attempt must reach the tracker before this one's, or it would overwrite it.
         sync(parent.reference.directory, parent.reference.uri, only_its_own=True)
     name = " ".join(filter(None, [model, variant, dataset, f"split {split}", f"seed {seed}"]))
     run = Run(reference, name, known, parent, resumed=resume is not None)
@@ -207,12 +207,12 @@ class SyncResult:
 
 
 def sync(directory: Path, uri: str | None = None, only_its_own: bool = False) -> SyncResult:
-    """Send every journal that was left over, oldest first; a tracker that fails is not asked again.
+    """Send every journal that was left over, oldest first; after a failure a tracker is not tried again.
 
     Args:
-        directory: Where the journals lie.
+        directory: Where the journals are kept.
         uri: Tracking URI instead of the one each journal was written for.
-        only_its_own: Leave journals alone that were written for another URI.
+        only_its_own: Skip journals that were written for another URI.
     """
     close_orphans(directory)
     sent = waiting = in_use = 0
@@ -234,9 +234,9 @@ def sync(directory: Path, uri: str | None = None, only_its_own: bool = False) ->
             if target not in failed:
                 _send_all(journal, records, target)
                 arrived = True
-        except NotCreatedError as error:  # its own fault: the tracker may take others
+        except NotCreatedError as error:  # only this run's problem: the tracker may accept others
             reasons.append(str(error))
-        except Exception as error:  # noqa: BLE001 - the reason is told, the journal stays
+        except Exception as error:  # noqa: BLE001 - the reason is reported, the journal stays
             failed.add(target)
             reasons.append(hide_passwords(str(error)) or type(error).__name__)
         journal.close(keep=not arrived)
@@ -251,13 +251,13 @@ def _send_all(journal: Journal, records: list[Record], uri: str) -> None:
 
 
 def _with_password(uri: str) -> str:
-    """The address a journal was written for, with the password that the environment has for it."""
+    """The address a journal was written for, with its password from the environment."""
     known = os.environ.get("MLFLOW_TRACKING_URI", "")
     return known if known and without_password(known) == uri else uri
 
 
 def close_orphans(directory: Path) -> int:
-    """Write the end of runs whose process vanished into their journals; returns how many there were."""
+    """Write the end of runs whose process is gone into their journals; returns how many there were."""
     orphans = 0
     for path in left_over(directory):
         journal = Journal.open(path)
@@ -279,7 +279,7 @@ def flatten(config: Config) -> dict[str, str]:
 
 
 def config_digest(config: Config) -> str:
-    """Digest of what decides a result, apart from seed and split: runs that share it may be averaged."""
+    """Digest of what affects a result, apart from seed and split: runs that share it may be averaged."""
     return text_sha256(decisive_settings(config, "store", "inputs", "weights", repeats=False))[:12]
 
 

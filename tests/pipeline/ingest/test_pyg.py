@@ -124,7 +124,7 @@ def test_several_labelled_types_need_a_target(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (3, "Expected a PyG Data, HeteroData or a data set of them \\(got int\\)"),
+        (3, "Expected a PyG Data, HeteroData or a dataset of them \\(got int\\)"),
         ([], "Expected at least one graph"),
         ([small(), small()], "to have one label \\(got shape \\(5,\\) for graph 0\\)"),
         (
