@@ -484,8 +484,8 @@ NODES: dict[str, tuple[str, Writer, tuple[str, ...], str]] = {
 
 # Whole commands, and what is said: {here} is the directory, {store} a small store, {file} a file.
 COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
-    "no source": (("preprocess", "--store", "{here}/out"), "name a data set"),
-    "no plan": (("plan",), "name a data set"),
+    "no source": (("preprocess", "--store", "{here}/out"), "name a dataset"),
+    "no plan": (("plan",), "name a dataset"),
     "unknown source": (("preprocess", "minesweper", "--store", "{here}/out"), "did you mean 'minesweeper'"),
     "missing path": (("preprocess", "{here}/nothing.csv", "--store", "{here}/out"), "an existing file"),
     "directory as graph": (("preprocess", "{here}", "--store", "{here}/out"), "an existing file"),
@@ -544,7 +544,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "no model": (("train",), "Missing argument"),
     "unknown model": (("train", "sprase", "--data", "minesweeper"), "did you mean 'sparse'"),
-    "no data": (("train", "sparse", "--output", "{here}/out"), "name a data set or a file with --data"),
+    "no data": (("train", "sparse", "--output", "{here}/out"), "name a dataset or a file with --data"),
     "mistyped store": (
         ("train", "sparse", "--store", "{here}/stroe", "--output", "{here}/out"),
         "(got nothing there): mend the path",

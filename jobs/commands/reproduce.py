@@ -105,7 +105,7 @@ def _cells(cells: "tuple[CellResult, ...]") -> "Table":
 
     from pipeline.reproduce.page import score
 
-    table = Table("data set", "model", "variant", "metric", "here, %", "paper, %", "splits", "cut short")
+    table = Table("dataset", "model", "variant", "metric", "here, %", "paper, %", "splits", "cut short")
     for cell in cells:
         ours, paper = score(cell.mean, cell.std), score(cell.paper_mean, cell.paper_std)
         cut = str(cell.cut_short or "")
@@ -127,7 +127,7 @@ def _measurements(content: "Measured") -> "Table":
 def _outcomes(outcomes: "dict[str, Outcome]") -> "Table":
     from rich.table import Table
 
-    table = Table("data set", "pairs", "not distinguished", "copies", "wrongly distinguished", "parameters")
+    table = Table("dataset", "pairs", "not distinguished", "copies", "wrongly distinguished", "parameters")
     for name, one in outcomes.items():
         numbers = (one.num_pairs, one.undistinguished, one.num_graphs, one.wrongly_distinguished)
         table.add_row(name, *(f"{number:,}" for number in (*numbers, one.num_parameters)))

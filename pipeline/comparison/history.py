@@ -92,10 +92,10 @@ def select_trainings(
         experiment: Name of the experiment.
         parent_id: Only the children of this run.
         models: Only these models.
-        dataset: Only this data set.
+        dataset: Only this dataset.
 
     Raises:
-        UserError: If the experiment, a model or the data set is not there, or nothing has finished.
+        UserError: If the experiment, a model or the dataset is not there, or nothing has finished.
     """
     children = [run for run in store.read_runs(experiment, parent_id) if "cocn.model" in run.tags]
     _check_names("--models", models or (), {run.tags["cocn.model"] for run in children})

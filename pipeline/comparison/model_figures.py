@@ -48,7 +48,7 @@ class Outcome:
 
 
 def figures_for(selection: Selection, store: GraphStore | None = None) -> list[Figure]:
-    """Draw what the best training of each model on each data set shows, of those that are on disk.
+    """Draw what the best training of each model on each dataset shows, of those that are on disk.
 
     Args:
         selection: The trainings that are compared.
@@ -80,7 +80,7 @@ def _draw_gates(trainings: Sequence[Training]) -> Iterator[Figure]:
 
 
 def best_trainings(selection: Selection) -> list[Training]:
-    """The training of each model on each data set with the best test metric."""
+    """The training of each model on each dataset with the best test metric."""
     best: dict[tuple[str, str], Training] = {}
     for training in selection.trainings:
         key = (training.dataset, training.model)

@@ -122,7 +122,7 @@ def _results(rows: Sequence[Row]) -> Section:
     metrics = {metric_name(row.metric) for row in rows}
     shown = f"test {metrics.pop()}" if len(metrics) == 1 else "test metric"
     several = len({row.dataset for row in rows}) > 1
-    headings = ["model", *(["data set"] if several else []), shown, "best", "runs", "training, s"]
+    headings = ["model", *(["dataset"] if several else []), shown, "best", "runs", "training, s"]
     headings += ["to 95 %, s", "nodes/s", "peak, MB", "parameters"]
     seen: set[str] = set()
     body = []
@@ -148,7 +148,7 @@ def _contrasts(contrasts: Sequence[Contrast]) -> Section:
     if not contrasts:
         return Section("Differences")
     several = len({contrast.dataset for contrast in contrasts}) > 1
-    headings = ["models", *(["data set"] if several else []), "n", "difference", "95 % interval", "p"]
+    headings = ["models", *(["dataset"] if several else []), "n", "difference", "95 % interval", "p"]
     body = []
     for contrast in contrasts:
         low, high, difference = contrast.low, contrast.high, contrast.difference
@@ -300,7 +300,7 @@ def _runs(trainings: Sequence[Training], tracking_url: str | None) -> Section:
         cells += [Cell(t.run_id[:10], tip=t.run_id, address=address, code=True), _quantity(t.split)]
         cells += [_quantity(t.seed), Cell(f"{t.test_metric:.4f}", t.test_metric), _quantity(t.train_seconds)]
         body.append(TableRow(cells))
-    headings = ["model", *(["data set"] if several else []), "MLflow run", "split", "seed", "test metric"]
+    headings = ["model", *(["dataset"] if several else []), "MLflow run", "split", "seed", "test metric"]
     table = Table([*headings, "training, s"], body, num_text=2 + several)
     local = tracking_url is not None and tracking_url.startswith(LOCAL_ADDRESS)
     return Section("Runs", table, note="The links open while `cocn ui` runs." if local else "")

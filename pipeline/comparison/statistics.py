@@ -1,4 +1,4 @@
-"""Trainings side by side: a row for each model and data set, paired tests, and what they say in words."""
+"""Trainings side by side: a row for each model and dataset, paired tests, and what they say in words."""
 
 import math
 import statistics
@@ -21,7 +21,7 @@ MANY_PAIRS = 10
 
 @dataclass(frozen=True)
 class Row:
-    """A model on a data set, over its splits and seeds."""
+    """A model on a dataset, over its splits and seeds."""
 
     dataset: str
     model: str
@@ -53,7 +53,7 @@ class Contrast:
     """Lower end of the 95 % confidence interval of the difference."""
     high: float | None
     p_value: float | None
-    """Two-sided paired t-test, corrected by Holm over the pairs of a data set; None below three pairs."""
+    """Two-sided paired t-test, corrected by Holm over the pairs of a dataset; None below three pairs."""
     significant: bool = False
     """Whether the corrected p-value is below the level."""
 
@@ -70,7 +70,7 @@ class Comparison:
 
 
 def compare(selection: Selection) -> Comparison:
-    """Group trainings by data set and model, test the differences, and say what they show."""
+    """Group trainings by dataset and model, test the differences, and say what they show."""
     rows: list[Row] = []
     contrasts: list[Contrast] = []
     sentences: list[str] = []
@@ -88,7 +88,7 @@ def compare(selection: Selection) -> Comparison:
 
 
 def _summarise(trainings: Sequence[Training]) -> Row:
-    """The row of one model on one data set."""
+    """The row of one model on one dataset."""
     first = trainings[0]
     values = [training.test_metric for training in trainings]
     pick = max if first.higher_is_better else min
@@ -150,7 +150,7 @@ def correct_by_holm(contrasts: Sequence[Contrast]) -> list[Contrast]:
 
 
 def _describe(rows: Sequence[Row], contrasts: Sequence[Contrast]) -> str:
-    """One or two sentences on a data set: who wins, by how much, how surely, and at what cost."""
+    """One or two sentences on a dataset: who wins, by how much, how surely, and at what cost."""
     winner = rows[0]
     metric = metric_name(winner.metric)
     opening = f"On {winner.dataset}, {winner.model} reaches a test {metric} of {format_score(winner)}"
@@ -205,7 +205,7 @@ def comparison_table(comparison: Comparison) -> "Table":
     title += f" on {', '.join(sorted(datasets))}"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     if len(datasets) > 1:
-        table.add_column("data set")
+        table.add_column("dataset")
     table.add_column("model", style="bold")
     for heading in ("test", "runs", "train s", "to 95 %", "rows/s", "peak MB", "params"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -1,6 +1,6 @@
 """Raw graph → store.
 
-In: published data sets, edge lists, node tables, archives, generated graphs. Out: a store with its graph,
+In: published datasets, edge lists, node tables, archives, generated graphs. Out: a store with its graph,
 features, labels and splits.
 
 May import: runtime, config, storage, engine, tracking, store.

@@ -15,7 +15,7 @@ FAMILY = ("vanilla", "expanded", "sparse", "segment")
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a data set is split, and how often.
+    """How a dataset is split, and how often.
 
     Attributes:
         kind: splits that come with the data, random ones, folds of a cross-validation, or none at all, where
@@ -57,7 +57,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A data set of the paper.
+    """A dataset of the paper.
 
     Attributes:
         name: its name on the command line, and in the catalogue where it is read through that.

@@ -59,8 +59,8 @@ class Table:
         label: its LaTeX label.
         metric: the metric of most of its cells; empty where each column has its own.
         entries: its cells, row by row; none for a figure.
-        datasets: the data sets it shows, in its order.
-        statistics: what it prints about a data set, such as {"texas": {"nodes": "183"}}.
+        datasets: the datasets it shows, in its order.
+        statistics: what it prints about a dataset, such as {"texas": {"nodes": "183"}}.
         settings: what a figure was made with.
         finding: what a figure shows, in a sentence.
     """
@@ -119,7 +119,7 @@ def paper_result(
 
     Args:
         table: name of the table.
-        dataset: name of the data set.
+        dataset: name of the dataset.
         model: name of the model.
         variant: what an ablation varies.
         metric: by default the first that the table has of them.
@@ -183,7 +183,7 @@ def _number(text: str) -> float | None:
 def _statistics(printed: Mapping[str, str], datasets: list[str]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for field, cells in printed.items():
-        # The last columns of a table may be no data set's, such as the mean rank.
+        # The last columns of a table may be no dataset's, such as the mean rank.
         for dataset, cell in zip(datasets, str(cells).split(), strict=False):
             found.setdefault(dataset, {})[field] = cell
     return found

@@ -61,7 +61,7 @@ def shared_preset(name: str, *, quick: bool = False) -> dict[str, object]:
 
 
 def presets_of(dataset: str) -> tuple[str, ...]:
-    """Models that have a preset of their own for a data set, by name."""
+    """Models that have a preset of their own for a dataset, by name."""
     folder = resources.files(__name__).joinpath(dataset)
     names = (file.name for file in folder.iterdir()) if folder.is_dir() else ()
     return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))

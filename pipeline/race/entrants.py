@@ -33,7 +33,7 @@ class Request:
     """What `cocn race` was asked for.
 
     Attributes:
-        data: name of a data set, path of a graph, or path of a store.
+        data: name of a dataset, path of a graph, or path of a store.
         models: names; by default all that fit the data.
         splits: how many splits each model is trained on.
         time_budget: seconds for each model, shared out to its splits; None where epochs count.
@@ -99,7 +99,7 @@ def _fits(name: str, task: Task, collection: bool) -> bool:
 
 
 def enter(model: str, request: Request, store: GraphStore) -> Entrant:
-    """A model with its settings: those published for the data set, else those for any graph."""
+    """A model with its settings: those published for the dataset, else those for any graph."""
     config = load_config(None, _overrides(request), preset=_preset(model, request, store))
     config = config.model_copy(update={"model": config.model.model_copy(update={"name": model})})
     if model in FAMILY and not store.is_collection:

@@ -169,7 +169,7 @@ def _run_measured(choices: Choices, records: Records, figure: Path, say: Say) ->
         drawing.draw_recoveries(recoveries, figure)
         return Found(Measured(table, tuple(one for one, _ in recoveries)), (figure,))
     make = orders.run_explicit if table == orders.EXPLICIT else orders.run_implicit
-    chosen = _known(choices.datasets, load_tables()[table].datasets, "data set")
+    chosen = _known(choices.datasets, load_tables()[table].datasets, "dataset")
     found_orders = _collect(table, make(records, command, base, chosen), say)
     drawing.draw_orders([order for _, order in found_orders], load_tables()[table].title, figure)
     written = tuple(sorted(figure.parent.glob(f"{figure.stem}*.png")))
@@ -181,7 +181,7 @@ def _run_isomorphism(choices: Choices, records: Records) -> dict[str, Outcome]:
     if choices.data_root is None:
         raise UserError("Expected '--data-root', the directory that has isomorphism/ (got none)")
     found = {}
-    for collection in read_collections(choices.data_root, _known(choices.datasets, NAMES, "data set")):
+    for collection in read_collections(choices.data_root, _known(choices.datasets, NAMES, "dataset")):
         start = time.perf_counter()
         outcome = run_test(collection, choices.seed)
         records.add(

@@ -38,7 +38,7 @@ def draw_cells(results: Sequence[CellResult], title: str, path: Path) -> None:
 
 
 def draw_orders(orders: Sequence[Order], title: str, path: Path) -> None:
-    """The permuted adjacency of each order, a picture a data set."""
+    """The permuted adjacency of each order, a picture a dataset."""
     datasets = list(dict.fromkeys(order.dataset for order in orders))
     for name in datasets:
         same = [order for order in orders if order.dataset == name]
@@ -90,7 +90,7 @@ def draw_complexity(found: Sequence[Measurement], path: Path) -> None:
 
 
 def draw_lines(results: Sequence[CellResult], x_label: str, title: str, path: Path) -> None:
-    """A line a data set against the number that its variants end in, such as `tau=0.1`."""
+    """A line a dataset against the number that its variants end in, such as `tau=0.1`."""
     figure, panel = _figure(6, 4)
     names = list(dict.fromkeys(r.dataset for r in results))
     for name, colour in zip(names, _COLOURS, strict=False):

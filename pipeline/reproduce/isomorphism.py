@@ -197,5 +197,5 @@ def close_pairs(embeddings: NDArray[np.float64], pairs: NDArray[np.int64] | None
 
 def _existing(path: Path) -> Path:
     if not path.exists():
-        raise UserError(f"Expected '{path}' to exist: pass the directory of the data sets as --data-root")
+        raise UserError(f"Expected '{path}' to exist: pass the directory of the datasets as --data-root")
     return path

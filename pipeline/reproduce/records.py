@@ -34,7 +34,7 @@ class Source(BaseModel):
 
 
 class TrainingRecord(BaseModel):
-    """One training: a model with its settings on one split of a data set."""
+    """One training: a model with its settings on one split of a dataset."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -124,7 +124,7 @@ class Records:
         return _read(path, Measurement) if path.exists() else None
 
     def trainings(self) -> Iterator[TrainingRecord]:
-        """All trainings, by data set, model, variant, split and seed."""
+        """All trainings, by dataset, model, variant, split and seed."""
         for path in sorted((self.directory / "trainings").glob("*/*/*.json")):
             yield _read(path, TrainingRecord)
 

@@ -1,4 +1,4 @@
-"""What each trained table and figure of the paper asks for: a model, a data set and what is varied."""
+"""What each trained table and figure of the paper asks for: a model, a dataset and what is varied."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ _LARGE = ("node-hetero", "node-homo")
 
 @dataclass(frozen=True)
 class Cell:
-    """A model on a data set.
+    """A model on a dataset.
 
     Attributes:
         variant: what sets it apart from the preset, in words; empty for the preset.
@@ -139,13 +139,13 @@ def _printed(dataset: str, model: str) -> Result | None:
 def select(
     cells: Sequence[Cell], datasets: Sequence[str], models: Sequence[str], variants: Sequence[str] = ()
 ) -> list[Cell]:
-    """The cells of these data sets, models and variants; of all where none are named.
+    """The cells of these datasets, models and variants; of all where none are named.
 
     Raises:
         UserError: for a name that the table does not have.
     """
     for kind, named, known in (
-        ("data set", datasets, [cell.dataset for cell in cells]),
+        ("dataset", datasets, [cell.dataset for cell in cells]),
         ("model", models, [cell.model for cell in cells]),
         ("variant", variants, [cell.variant or _PRESET for cell in cells]),
     ):
@@ -191,7 +191,7 @@ def _fields(printed: Table) -> list[Cell]:
 
 
 def _member(dataset: str) -> str:
-    """The member of the family that the paper's figures show on a data set, as far as it can be told."""
+    """The member of the family that the paper's figures show on a dataset, as far as it can be told."""
     return "sparse" if BENCHMARKS_BY_NAME[dataset].table in _LARGE else "expanded"
 
 

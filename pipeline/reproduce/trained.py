@@ -32,7 +32,7 @@ class Request:
 
     Attributes:
         table: name of the table.
-        cells: models on data sets.
+        cells: models on datasets.
         splits: how many splits of each; None for all that the protocol has.
         scale: the paper's settings, or smaller ones.
         budget: seconds for everything; None for as long as it takes.
@@ -83,7 +83,7 @@ def run_table(request: Request, records: Records, say: Say) -> list[CellResult]:
     """Train what is not recorded yet, one split of every cell after the other.
 
     Raises:
-        UserError: if no data set of the table is at hand.
+        UserError: if no dataset of the table is at hand.
     """
     todo = plan(request, records)
     deadline = None if request.budget is None else time.monotonic() + request.budget
@@ -144,7 +144,7 @@ def configure(cell: Cell, request: Request, split: int) -> Config:
 
 
 def settings_of(config: Config) -> dict[str, JsonValue]:
-    """What decides a number, by dotted key, apart from data set, seed and split: a record names these."""
+    """What decides a number, by dotted key, apart from dataset, seed and split: a record names these."""
     found = decisive_settings(config, "store", "inputs", "weights", repeats=False, extends=False)
     del found["data.source"]
     return found

@@ -65,7 +65,7 @@ class ShardPlan:
 
 
 def stage_name(split: int) -> str:
-    """Name of the stage, and of its directory in the store, for one of the data set's splits."""
+    """Name of the stage, and of its directory in the store, for one of the dataset's splits."""
     return f"segments-{split}"
 
 
@@ -198,7 +198,7 @@ def open_segments(store: GraphStore, split: int, part: str, table: NodeTable | N
 
     Args:
         store: A store with segments.
-        split: Number of the data set's split.
+        split: Number of the dataset's split.
         part: `train`, `val`, `test`, or `rest` for the nodes in none of them.
         table: What the model reads of a node; by default the store's features.
 

@@ -164,7 +164,7 @@ def start_child(
         parent: The command's run.
         config: The configuration of this training.
         model: `sparse`, `segment`, or a baseline's name.
-        dataset: The data set's name.
+        dataset: The dataset's name.
         seed: Seed of the training.
         split: Index of the split.
         metric: Name of the metric that `val_metric` and `test_metric` hold: `roc_auc`, `accuracy`.

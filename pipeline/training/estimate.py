@@ -85,7 +85,7 @@ def make_plan(
 
     Args:
         config: The configuration.
-        options: The source; a published data set or a store is known, a text file is estimated by its size.
+        options: The source; a published dataset or a store is known, a text file is estimated by its size.
         cores: Cores that share the positions; all by default.
         budget_seconds: Core-seconds that exact profiles may take.
     """

@@ -145,7 +145,7 @@ def describe_data(run: Run, store: GraphStore) -> None:
 
 
 def compared_as(config: Config, store: GraphStore, task: Task) -> str:
-    """The data set under which a training is recorded: results are compared within a task and a protocol."""
+    """The dataset under which a training is recorded: results are compared within a task and a protocol."""
     name = store.manifest.name if task == store.manifest.task else f"{store.manifest.name} {task}s"
     return name if config.data.protocol == "holdout" else f"{name} ({config.data.protocol} protocol)"
 

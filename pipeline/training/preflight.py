@@ -41,10 +41,10 @@ def require_source(data: DataConfig) -> None:
     if data.store is not None:
         raise UserError(
             f"Expected '{data.store}' to be a graph store (got nothing there): mend the path, make it with "
-            f"`cocn preprocess SOURCE --store {data.store}`, or name a data set with --data"
+            f"`cocn preprocess SOURCE --store {data.store}`, or name a dataset with --data"
         )
     raise UserError(
-        "Expected a graph (got none): name a data set or a file with --data, a store with --store, or set "
+        "Expected a graph (got none): name a dataset or a file with --data, a store with --store, or set "
         "'data.source' in a file for --config"
     )
 

@@ -1,4 +1,4 @@
-"""The arrangement of a PyG data set, found once."""
+"""The arrangement of a PyG dataset, found once."""
 
 import pytest
 import torch

@@ -93,7 +93,7 @@ def test_bad_input_is_one_line_and_leaves_no_store(
 
 def test_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert cocn("datasets", "info", "../minesweeper") == 2
-    assert "to be a data set or an existing file" in capsys.readouterr().err
+    assert "to be a dataset or an existing file" in capsys.readouterr().err
 
 
 def test_datasets_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ def cocn(*words: object) -> int:
     ("words", "line"),
     [
         (["nodes"], "did you mean 'node'?"),
-        (["node", "--datasets", "genius"], "data set of this table"),
+        (["node", "--datasets", "genius"], "dataset of this table"),
         (["node", "--models", "gcn"], "model of this table"),
         (["node", "--time-budget", "soon"], "30m"),
         (["node", "--settings", "tiny"], "paper or quick"),

@@ -61,7 +61,7 @@ def test_adj_t_is_read_the_other_way_round(tmp_path: Path) -> None:
     assert pipeline.to_pyg(store).edge_index.tolist() == [[0, 1], [1, 2]]
 
 
-def test_a_data_set_of_graphs_becomes_a_collection(tmp_path: Path) -> None:
+def test_a_dataset_of_graphs_becomes_a_collection(tmp_path: Path) -> None:
     graphs = FakeDataset(num_graphs=24, avg_num_nodes=8, num_classes=2, task="graph", edge_dim=2)
     store = pipeline.from_pyg(graphs, tmp_path / "store", num_splits=3)
     assert store.is_collection
@@ -128,7 +128,7 @@ def test_several_labelled_types_need_a_target(tmp_path: Path) -> None:
         ([], "Expected at least one graph"),
         ([small(), small()], "to have one label \\(got shape \\(5,\\) for graph 0\\)"),
         (
-            Data(x=torch.tensor([[float("nan")]]), edge_index=torch.zeros(2, 0, dtype=torch.long)),
+            Data(x=torch.tensor([[float("nan")], [1.0]]), edge_index=torch.zeros(2, 0, dtype=torch.long)),
             "to be finite",
         ),
         (Data(edge_index=torch.tensor([[0], [7]]), num_nodes=3), "to hold ids in 0…2"),

@@ -344,7 +344,7 @@ OPTIONS: dict[str, dict[str, str]] = {
     "unknown label column": {"source": "{edges}", "features": "{edges}", "label_column": "c"},
     "name with dots": {"source": "../../minesweeper"},
     "misspelt name": {"source": "minesweper"},
-    "absent data set": {"source": "wordnet30", "data_root": "{here}"},
+    "absent dataset": {"source": "wordnet30", "data_root": "{here}"},
 }
 
 
@@ -399,13 +399,13 @@ BAD = {
     "split without label": r"every node in split 0 .* to have a label \(got none for node 1\)",
     "text column": r"'v' of '.*t\.parquet' to hold numbers",
     "gap in a feature": r"'v' of '.*t\.parquet' to have no gaps \(got one in row 2\)",
-    "missing file": r"to be a data set or an existing file",
+    "missing file": r"to be a dataset or an existing file",
     "missing features": r"nothing\.npy' to be a file",
     "unknown column": r"e\.csv' to have column 'c' \(got a, b\)",
     "unknown label column": r"to have column 'c'",
-    "name with dots": r"to be a data set or an existing file \(got '\.\./\.\./minesweeper'\)",
+    "name with dots": r"to be a dataset or an existing file \(got '\.\./\.\./minesweeper'\)",
     "misspelt name": r"did you mean 'minesweeper'\?",
-    "absent data set": r"raw files of 'wordnet30' under .*--data-root",
+    "absent dataset": r"raw files of 'wordnet30' under .*--data-root",
 }
 
 
@@ -440,7 +440,7 @@ AT_HAND = [entry.name for entry in PUBLISHED if raw_file(entry, DATA_ROOT) is no
 
 @needs_data
 @pytest.mark.parametrize("name", [name for name in AT_HAND if name not in WIDE])
-def test_published_data_sets(name: str) -> None:
+def test_published_datasets(name: str) -> None:
     entry = BY_NAME[name]
     before = sorted(str(path) for path in (DATA_ROOT / entry.folder).rglob("*"))
     with read_source(SourceOptions(source=name, data_root=DATA_ROOT)) as (graph, report):
@@ -456,7 +456,7 @@ def test_published_data_sets(name: str) -> None:
 
 @needs_data
 @pytest.mark.parametrize("name", [name for name in AT_HAND if name in WIDE])
-def test_published_data_sets_with_wide_features(name: str) -> None:
+def test_published_datasets_with_wide_features(name: str) -> None:
     entry = BY_NAME[name]
     raw = raw_file(entry, DATA_ROOT)
     assert raw is not None

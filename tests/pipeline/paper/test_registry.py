@@ -10,7 +10,7 @@ from pipeline.runtime.errors import UserError
 MAIN_TABLES = ("node", "node-hetero", "node-homo", "filter", "graph", "graph-brain", "link", "isomorphism")
 
 
-def test_every_data_set_of_the_main_tables_is_registered_and_no_other() -> None:
+def test_every_dataset_of_the_main_tables_is_registered_and_no_other() -> None:
     named = {dataset for table in MAIN_TABLES for dataset in load_tables()[table].datasets}
     assert {benchmark.name for benchmark in BENCHMARKS} == named
 

@@ -81,7 +81,7 @@ def test_what_fits_takes_part(plain_store: GraphStore, tmp_path: Path) -> None:
     assert choose_models(("gcn", "gcn", "mlp"), plain_store, "node") == ("gcn", "mlp")
 
 
-def test_models_take_the_settings_of_the_data_set_or_those_for_any_graph(
+def test_models_take_the_settings_of_the_dataset_or_those_for_any_graph(
     plain_store: GraphStore, tmp_path: Path
 ) -> None:
     named = Request("minesweeper", splits=2, time_budget=60.0, overrides={"output": tmp_path})

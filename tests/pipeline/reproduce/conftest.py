@@ -1,4 +1,4 @@
-"""Records and a data set small enough for tests."""
+"""Records and a dataset small enough for tests."""
 
 from collections.abc import Mapping
 

@@ -21,7 +21,7 @@ from pipeline.runtime.errors import UserError
 DATA_ROOT = Path(__file__).parents[4] / "shared" / "datasets"
 
 needs_data = pytest.mark.skipif(
-    not (DATA_ROOT / "isomorphism").is_dir(), reason=f"the data sets are not in {DATA_ROOT}"
+    not (DATA_ROOT / "isomorphism").is_dir(), reason=f"the datasets are not in {DATA_ROOT}"
 )
 
 

@@ -57,7 +57,7 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
     assert select(cells, [], ["vanilla"]) == cells[:1]
     assert select(cells, [], [], ["preset"]) == cells[:1]
     assert select(cells, [], [], ["plain"]) == cells[1:]
-    with pytest.raises(UserError, match=r"data set of this table, cornell, texas .got 'genius'"):
+    with pytest.raises(UserError, match=r"dataset of this table, cornell, texas .got 'genius'"):
         select(cells, ["genius"], [])
     with pytest.raises(UserError, match=r"model of this table, vanilla, expanded .got 'gcn'"):
         select(cells, [], ["gcn"])
