@@ -547,7 +547,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "no data": (("train", "sparse", "--output", "{here}/out"), "name a dataset or a file with --data"),
     "mistyped store": (
         ("train", "sparse", "--store", "{here}/stroe", "--output", "{here}/out"),
-        "(got nothing there): mend the path",
+        "(got nothing there): correct the path",
     ),
     "output on a file": (
         ("train", "gcn", "--store", "{store}", "--output", "{file}"),

@@ -6,11 +6,11 @@ import torch
 
 
 class Adam(torch.optim.Adam):
-    """torch's Adam, whose bookkeeping does not first import torch's compiler.
+    """torch's Adam, without its import of torch's compiler.
 
-    torch shields these methods from ``torch.compile``, and importing the compiler for that alone takes longer
-    than importing torch: it brings sympy, and scikit-learn with all of scipy. Nothing is compiled here, so
-    the methods are taken from under the shield.
+    torch shields these methods from ``torch.compile``, and importing the compiler just for that takes longer
+    than importing torch: it pulls in sympy, and scikit-learn with all of scipy. Nothing is compiled here, so
+    the unshielded methods are used.
     """
 
     add_param_group = unwrap(torch.optim.Adam.add_param_group)

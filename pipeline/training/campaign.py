@@ -27,7 +27,7 @@ class Summary:
     std: float
     mean_seconds: float
     protocol: str = "holdout"
-    """`gin` where the test part itself chose the epoch, the same for all folds."""
+    """`gin` if the test part itself chose the epoch, the same for all folds."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ def run_campaign(
     *,
     settings: Mapping[str, Config] | None = None,
 ) -> Campaign:
-    """Train every combination; those that were finished before are kept.
+    """Train every combination; trainings already finished are kept.
 
     Args:
-        config: shared by all trainings but those of `settings`; model, split and seed vary.
+        config: shared by all trainings except those in `settings`; model, split and seed vary.
         store: the graph, with the stages the models need.
         models: names of models.
         splits: numbers of splits.
@@ -75,10 +75,10 @@ def run_campaign(
 
 
 def check_models(models: Sequence[str]) -> None:
-    """Refuse names that are no model's, before any work.
+    """Refuse unknown model names, before any work.
 
     Raises:
-        UserError: naming the nearest model.
+        UserError: suggesting the nearest model.
     """
     for name in models:
         if name not in MODELS:
@@ -91,8 +91,8 @@ def vary(config: Config, model: str, split: int, seed: int, store: GraphStore | 
 
     Without a store the recipe of the model is left open.
 
-    A baseline has no heads to share out and gets one worker on a single graph; the graphs of a collection are
-    shared out whatever the model.
+    A baseline has no heads to divide and gets one worker on a single graph; the graphs of a collection are
+    divided among workers for every model.
     """
     collection = store is not None and store.is_collection
     workers = config.resources.workers if model in FAMILY or collection else 1
@@ -142,7 +142,7 @@ def curve_of(result: TrainResult) -> dict[int, float]:
 
 
 def scores_at_best_epoch(curves: Sequence[Mapping[int, float]]) -> list[float]:
-    """Scores of all folds after the same epoch, the one whose mean over the folds is best.
+    """Scores of all folds after the same epoch, the one with the best mean over the folds.
 
     This is the protocol of the GIN paper; each fold's own best epoch would report even more.
     """

@@ -1,7 +1,7 @@
-"""Checkpoints: weights and optimiser as safetensors, everything else as JSON, complete or not there at all.
+"""Checkpoints: weights and optimiser as safetensors, everything else as JSON; complete or absent.
 
-A checkpoint is a directory that gets its name only when all its files are on disk. Names carry a number that
-grows, so the newest complete one is the one to continue from, whatever was killed when.
+A checkpoint is a directory that gets its name only when all its files are on disk. Names carry an increasing
+number, so the newest complete one is the one to continue from, no matter what was killed when.
 """
 
 import hashlib
@@ -33,23 +33,23 @@ _STATE = "state.json"
 
 
 class TrainState(BaseModel):
-    """Where a training stands, besides its tensors.
+    """Where a training stands, apart from its tensors.
 
-    The random numbers of a step follow from seed, epoch, step and rank, so no generator needs saving.
+    The random numbers of a step depend on seed, epoch, step and rank only, so no generator needs saving.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     epoch: int = 0
-    """Epoch that is running, or about to start."""
+    """The current epoch, or the one about to start."""
     step: int = 0
     """Optimiser steps taken so far."""
     cursor: LoaderState | None = None
-    """Place in the running epoch; None at its start."""
+    """Position in the current epoch; None at its start."""
     loss_sum: float = 0.0
-    """Loss summed over the rows of the running epoch."""
+    """Loss summed over the rows of the current epoch."""
     rows: int = 0
-    """Rows of the running epoch."""
+    """Rows of the current epoch so far."""
     best_metric: float | None = None
     best_epoch: int = -1
     lowest_loss: float | None = None
@@ -59,7 +59,7 @@ class TrainState(BaseModel):
     finished: bool = False
 
     def after_step(self, loss: float, rows: int, cursor: LoaderState | None) -> "TrainState":
-        """After one more optimiser step, with its mean loss and its rows over all ranks."""
+        """The state after one more optimiser step, with its mean loss and its rows over all ranks."""
         return self.model_copy(
             update={
                 "step": self.step + 1,
@@ -70,17 +70,17 @@ class TrainState(BaseModel):
         )
 
     def at(self, seconds: float) -> "TrainState":
-        """The same, after so many seconds of training."""
+        """The same state, after the given number of seconds of training."""
         return self.model_copy(update={"seconds": seconds})
 
     def after_validation(self, metric: float | None) -> "TrainState":
-        """After a validation of the running epoch, or without one."""
+        """The state after a validation of the current epoch, or without one."""
         if metric is None or (self.best_metric is not None and metric <= self.best_metric):
             return self
         return self.model_copy(update={"best_metric": metric, "best_epoch": self.epoch})
 
     def after_epoch(self, val_loss: float | None, patience: int) -> "TrainState":
-        """At the start of the next epoch, or finished if the loss has not fallen for too long."""
+        """The state at the start of the next epoch, or finished if the loss has not fallen for too long."""
         lower = val_loss is not None and (self.lowest_loss is None or val_loss < self.lowest_loss)
         waited = 0 if lower else self.epochs_since_lowest + 1
         return self.model_copy(
@@ -105,7 +105,7 @@ def save_checkpoint(
     sequencer: dict[str, Tensor] | None = None,
     origin: Origin | None = None,
 ) -> Path:
-    """Write a checkpoint under the next number of its kind and drop the ones before it."""
+    """Write a checkpoint under the next number of its kind and remove the earlier ones."""
     older = list_checkpoints(directory, kind)
     number = 1 + max((_number(path) for path in older), default=0)
     final = directory / f"{kind}-{number:08d}"
@@ -134,7 +134,7 @@ def save_checkpoint(
 
 
 def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write tensors; what the system refused is its own error, and not one of the library's in words."""
+    """Write tensors; if the system refuses, raise an OSError instead of the library's own error."""
     try:
         save_file(tensors, path)
     except SafetensorError as error:
@@ -150,7 +150,7 @@ def latest_checkpoint(directory: Path, kind: Kind) -> Path | None:
 
 
 def list_checkpoints(directory: Path, kind: Kind) -> list[Path]:
-    """Complete checkpoints of a kind; there is more than one only after a kill at the wrong moment."""
+    """Complete checkpoints of a kind; more than one only after a kill at the wrong moment."""
     return sorted(path for path in directory.glob(f"{kind}-*") if (path / _STATE).is_file())
 
 
@@ -163,7 +163,7 @@ def read_origin(path: Path) -> Origin:
     """The configuration and the graph of a checkpoint.
 
     Raises:
-        UserError: if the checkpoint has no such record, or not one of this version.
+        UserError: if the checkpoint has no such record, or one of a different version.
     """
     file = path / _ORIGIN
     if not file.is_file():
@@ -181,7 +181,7 @@ def read_origin(path: Path) -> Origin:
 
 
 def find_checkpoint(path: Path) -> Path:
-    """The checkpoint at `path`, or the best one of the training that lives there.
+    """The checkpoint at `path`, or the best one of the training there.
 
     Raises:
         UserError: if there is none.
@@ -195,10 +195,10 @@ def find_checkpoint(path: Path) -> Path:
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
-    """Put the weights of a checkpoint into a model.
+    """Load the weights of a checkpoint into a model.
 
     Raises:
-        UserError: if they belong to a model of another shape.
+        UserError: if they belong to a model of a different shape.
     """
     try:
         model.load_state_dict(_load_tensors(path / WEIGHTS))
@@ -208,7 +208,7 @@ def load_weights(path: Path, model: nn.Module) -> None:
 
 
 def load_sequencer(path: Path) -> dict[str, Tensor] | None:
-    """Weights of position regression that the sequences of the running epoch were made with."""
+    """Weights of the position regression that produced the sequences of the current epoch."""
     return _load_tensors(path / _SEQUENCER) if (path / _SEQUENCER).exists() else None
 
 
@@ -224,7 +224,7 @@ def _optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def load_optimiser(path: Path, optimiser: torch.optim.Optimizer) -> None:
-    """Put the tensors of a checkpoint back; hyper-parameters stay those of the configuration."""
+    """Restore the tensors of a checkpoint; hyper-parameters stay those of the configuration."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in _load_tensors(path / _OPTIMISER).items():
         number, name = key.split(".", 1)
@@ -237,12 +237,12 @@ def _load_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(
-            f"Expected '{path}' to be a whole file of tensors (got {error}): take another checkpoint"
+            f"Expected '{path}' to be a complete file of tensors (got {error}): use another checkpoint"
         ) from error
 
 
 def weights_digest(weights: dict[str, Tensor]) -> str:
-    """Digest of weights, equal exactly when they are, bit for bit."""
+    """Digest of weights; equal if and only if they are bitwise equal."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         tensor = weights[name].detach().cpu().contiguous()

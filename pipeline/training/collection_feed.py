@@ -22,15 +22,15 @@ from pipeline.store.splits import rows_of_part
 from pipeline.training.graph_pool import GraphPool, LabelledPairs, read_pool
 from pipeline.training.protocol import Share
 
-#: Graphs of a batch in evaluation, where nothing depends on its size.
+#: Graphs per batch in evaluation, where the result does not depend on it.
 _EVALUATION_GRAPHS = 64
 
 
 class CollectionFeed:
-    """Mini-batches of graphs; ranks share out the graphs of a step.
+    """Mini-batches of graphs; the graphs of a step are divided among the ranks.
 
-    The order depends on seed and epoch alone: in a step all ranks together see the same graphs whatever their
-    number, every rank takes the same number of steps, and the cursor resumes in mid-epoch.
+    The order depends on seed and epoch only: in each step all ranks together see the same graphs for any
+    number of ranks, every rank takes the same number of steps, and the cursor can resume in mid-epoch.
 
     Args:
         store: The collection, arranged.
@@ -38,10 +38,10 @@ class CollectionFeed:
         task: `graph`, or `link` for collections with pairs.
         rank: Number of this rank.
         world_size: Number of ranks.
-        device: Where the graphs live.
+        device: Where the graphs are kept.
 
     Raises:
-        UserError: if a rank would be without graphs in some step.
+        UserError: if a rank would have no graphs in some step.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class CollectionFeed:
 
 
 def evaluation_batches(pool: GraphPool, graphs: Tensor) -> Iterator[tuple[Tensor, GraphBatch]]:
-    """Graphs of like size together, so that little is padded."""
+    """Group graphs of similar size, to keep padding small."""
     for chosen in torch.split(pool.by_size(graphs), _EVALUATION_GRAPHS):
         if chosen.numel():
             yield chosen, pool.batch(chosen)
@@ -154,8 +154,8 @@ def evaluation_batches(pool: GraphPool, graphs: Tensor) -> Iterator[tuple[Tensor
 def _rank_contacts(z_TC: Tensor, batch: GraphBatch, pairs: LabelledPairs) -> Tensor:
     """Rank of every true pair (u, v) among (u, w) for all nodes w of its graph; 0 for false pairs. [P]
 
-    This is the protocol of the Long Range Graph Benchmark: u, and w that form true pairs, are rivals too. Of
-    equal scores a pair takes the middle place.
+    This is the protocol of the Long Range Graph Benchmark: u itself, and w that form other true pairs,
+    compete too. Among equal scores a pair takes the middle rank.
     """
     as_source, as_target = (batch.pad(half) for half in z_TC.chunk(2, dim=1))
     true = pairs.label == 1

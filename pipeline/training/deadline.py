@@ -1,13 +1,13 @@
-"""The time that a training has used, over all attempts, and the end of what it may use."""
+"""The time that a training has used, over all attempts, and its limit."""
 
 import time
 
 
 class Deadline:
-    """A stopwatch with an optional end.
+    """A stopwatch with an optional limit.
 
     Args:
-        budget: Seconds that the training may take; None for as long as it needs.
+        budget: Seconds that the training may take; None for no limit.
         spent: Seconds that earlier attempts took.
     """
 
@@ -16,9 +16,9 @@ class Deadline:
         self._start = time.monotonic() - spent
 
     def spent(self) -> float:
-        """Seconds spent training so far, those of earlier attempts included."""
+        """Seconds spent training so far, including earlier attempts."""
         return time.monotonic() - self._start
 
     def is_over(self, reserve: float = 0.0) -> bool:
-        """Whether the budget is used up but for the seconds to keep."""
+        """Whether the budget is used up, apart from the seconds to keep in reserve."""
         return self._budget is not None and self.spent() + reserve > self._budget

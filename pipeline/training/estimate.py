@@ -1,4 +1,4 @@
-"""What pre-computation will take: memory, disk and time of each stage, before anything runs."""
+"""What preprocessing will cost: memory, disk and time of each stage, before anything runs."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ from pipeline.positions.stage import (
 from pipeline.store.access import open_store
 from pipeline.store.manifest import MANIFEST_NAME
 
-# Measured on one core of a usual machine; they tell minutes from hours, not seconds from seconds.
+# Measured on one core of a typical machine; they distinguish minutes from hours, no finer than that.
 _TEXT_BYTES_PER_SECOND = 40e6
 _WRITE_BYTES_PER_SECOND = 300e6
 _SORT_BYTES_PER_EDGE = 60
@@ -40,22 +40,22 @@ class Size:
 
     nodes: int
     entries: int
-    """Of the adjacency structure: an undirected edge counts twice."""
+    """Entries of the adjacency structure: an undirected edge counts twice."""
     features: int
     splits: int
     exact: bool
     graphs: int = 1
-    """Graphs of a collection."""
+    """Number of graphs in a collection."""
     text_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What one stage will take."""
+    """What one stage will cost."""
 
     name: str
     memory_bytes: int
-    """Of the largest process."""
+    """Peak memory of the largest process."""
     disk_bytes: int
     seconds: float
     note: str = ""
@@ -63,7 +63,7 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What all stages will take, and whether this machine has it."""
+    """What all stages will cost, and whether this machine can afford it."""
 
     source: str
     size: Size
@@ -81,11 +81,11 @@ def make_plan(
     cores: int | None = None,
     budget_seconds: float = DEFAULT_BUDGET_SECONDS,
 ) -> Plan:
-    """Predict every stage from the size of the graph.
+    """Predict the cost of every stage from the size of the graph.
 
     Args:
         config: The configuration.
-        options: The source; a published dataset or a store is known, a text file is estimated by its size.
+        options: The source; sizes of published datasets and stores are known, text files are estimated.
         cores: Cores that share the positions; all by default.
         budget_seconds: Core-seconds that exact profiles may take.
     """
@@ -113,7 +113,7 @@ def make_plan(
 
 
 def _measure(options: SourceOptions) -> Size:
-    """The size of a source, without reading it where that can be helped."""
+    """The size of a source, if possible without reading it."""
     path = Path(options.source)
     if (path / MANIFEST_NAME).is_file():
         manifest = open_store(path).manifest
@@ -128,7 +128,7 @@ def _measure(options: SourceOptions) -> Size:
     name = path.name.removesuffix(".gz")
     if path.is_file() and name.endswith(TEXT_SUFFIXES):
         return _text_size(path, options)
-    # The other formats hold whole arrays, which are quick to read.
+    # The other formats hold complete arrays, which are quick to read.
     with read_source(options) as (graph, _):
         counts = (graph.csr.num_nodes, graph.csr.num_edges, graph.features.shape[1], len(graph.splits))
         return Size(*counts, exact=True, graphs=graph.num_graphs)
@@ -149,7 +149,7 @@ def _text_size(path: Path, options: SourceOptions) -> Size:
     lines = sample.splitlines()[text.skip + text.header :] or [b""]
     scale = 4 if path.suffix == ".gz" else 1
     rows = max(1, round(scale * path.stat().st_size / (1 + sum(map(len, lines)) / len(lines))))
-    # A fifth as many nodes as edges is a guess on the safe side for most graphs.
+    # A fifth as many nodes as edges is a guess that is on the safe side for most graphs.
     nodes = options.num_nodes or max(1, rows // 5)
     entries = rows if options.directed is True else 2 * rows
     return Size(nodes, entries, 0, options.num_splits, exact=False, text_bytes=scale * path.stat().st_size)

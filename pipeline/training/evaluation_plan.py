@@ -1,4 +1,4 @@
-"""How often, and on how many rows, a training evaluates, so that training and not scoring takes the time."""
+"""How often, and on how many rows, a training evaluates, so that scoring takes little of the time."""
 
 import logging
 import math
@@ -15,23 +15,23 @@ from pipeline.training.protocol import Feed
 
 logger = logging.getLogger(__name__)
 
-#: A forward pass over the time of a training step on the same rows.
+#: Time of a forward pass relative to a training step on the same rows.
 FORWARD_SHARE = 1 / 3
-#: Validation may take this share of the training time before it is thinned.
+#: Share of the training time that validation may take before it becomes less frequent.
 VALIDATION_SHARE = 0.1
-#: Parts with fewer rows are validated after every epoch: what thinning them saves nobody notices.
+#: Parts with fewer rows are validated after every epoch: validating less often would save too little.
 THIN_FROM_ROWS = 50_000
 #: Share of a time budget that the evaluation of one part may take; beyond that a sample is scored.
 BUDGET_SHARE = 0.15
-#: A sample has at least this many rows, or a class might be missing from it.
+#: Minimum rows of a sample; with fewer, a class might be missing.
 LEAST_ROWS = 2_000
-#: What evaluation may take longer than expected.
+#: Factor by which evaluation may take longer than expected.
 MARGIN = 1.25
 
 
 @runtime_checkable
 class SampledFeed(Protocol):
-    """A feed whose evaluation costs time by the row, so that a sample costs less."""
+    """A feed whose evaluation time grows with the rows, so that a sample takes less."""
 
     def num_rows(self, part: str) -> int:
         """Rows of a part of the split, over all ranks."""
@@ -43,8 +43,8 @@ class SampledFeed(Protocol):
 class EvaluationPlan:
     """Decides when to validate and how much to score.
 
-    When to validate depends on the numbers of rows alone, so that the same training selects the same epoch
-    whatever the machine does. How much to score is measured, and only where there is a time budget.
+    When to validate depends on the numbers of rows only, so that the same training selects the same epoch on
+    any machine. How much to score is measured, and only if there is a time budget.
 
     Args:
         feed: What is trained on.
@@ -63,11 +63,11 @@ class EvaluationPlan:
         return (epoch + 1) % self.interval == 0 or epoch + 1 == self._settings.epochs
 
     def start_epoch(self) -> None:
-        """Begin to time steps."""
+        """Start timing steps."""
         self._mark = time.monotonic()
 
     def record_step(self) -> None:
-        """Take the time of the step that ends here."""
+        """Record the time of the step that ends here."""
         now = time.monotonic()
         self._seconds, self._steps, self._mark = self._seconds + now - self._mark, self._steps + 1, now
 
@@ -78,7 +78,7 @@ class EvaluationPlan:
         return MARGIN * sum(self._own_share(part) * self._part_seconds(part) for part in ("val", "test"))
 
     def share(self, part: str) -> float:
-        """Share of a part to score, the same on every rank; below 1 where the time budget is too small."""
+        """Share of a part to score, the same on every rank; below 1 if the time budget is too small."""
         if self._settings.time_budget is None:
             return 1.0
         agreed = torch.tensor(self._own_share(part), dtype=torch.float64)
@@ -100,20 +100,20 @@ class EvaluationPlan:
 
 
 def evaluation_cost(feed: Feed, part: str) -> float:
-    """Time to score a part over that of an epoch of training; a whole graph is read once for either."""
+    """Time to score a part relative to an epoch of training; a whole graph is read once for either."""
     if isinstance(feed, SampledFeed):
         return FORWARD_SHARE * feed.num_rows(part) / max(feed.num_rows("train"), 1)
     return FORWARD_SHARE
 
 
 def validation_interval(feed: Feed, settings: TrainConfig) -> int:
-    """Epochs between two validations: as asked for, or so many that validation takes a tenth of the time."""
+    """Epochs between two validations: as configured, or enough that validation takes a tenth of the time."""
     if settings.validate_every is not None:
         return settings.validate_every
     if not isinstance(feed, SampledFeed) or feed.num_rows("val") < THIN_FROM_ROWS:
         return 1
     interval = math.ceil(evaluation_cost(feed, "val") / VALIDATION_SHARE)
-    # At least ten times in a training, or selecting the best epoch means little.
+    # At least ten times per training; otherwise selecting the best epoch means little.
     interval = max(min(interval, settings.epochs // 10), 1)
     if interval > 1:
         logger.warning(
@@ -126,7 +126,7 @@ def validation_interval(feed: Feed, settings: TrainConfig) -> int:
 
 
 def predict_part(feed: Feed, model: nn.Module, part: str, share: float) -> Predictions:
-    """Answers for a part, or for a random share of it, said in a line."""
+    """Answers for a part, or for a random share of it, which is then logged."""
     if share >= 1 or not isinstance(feed, SampledFeed):
         return feed.predict(model, part)
     logger.warning(

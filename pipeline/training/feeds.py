@@ -1,4 +1,4 @@
-"""Feeds of one graph: mini-batches of its segments, or the whole of it at once."""
+"""Feeds of one graph: mini-batches of its segments, or all of it at once."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -54,7 +54,7 @@ def open_feed(
 
 
 class SegmentFeed:
-    """Mini-batches of segments: from shards where the order is fixed, built in memory where it is learned."""
+    """Mini-batches of segments: from shards if the order is fixed, built in memory if it is learned."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class SegmentFeed:
         return not self._loader.remaining
 
     def _follow_positions(self) -> None:
-        """Order the nodes anew if positions are learned and have changed."""
+        """Reorder the nodes if positions are learned and have changed."""
         if not self._learns:
             return
         now = {name: value.detach().clone() for name, value in self._regression().state_dict().items()}
@@ -104,7 +104,7 @@ class SegmentFeed:
             self._resequence(now)
 
     def _resequence(self, weights: Mapping[str, Tensor]) -> None:
-        """Order the nodes by the positions that `weights` give, those of now or of before."""
+        """Order the nodes by the positions that `weights` give, current or earlier ones."""
         self._sequencer = dict(weights)
         self._segments = sequence_segments(
             self._store, self._config, self._table, self._regression(), self._sequencer
@@ -152,7 +152,7 @@ class SegmentFeed:
 
     def predict_sample(self, model: nn.Module, part: str, share: float) -> Predictions:
         self._follow_positions()
-        # The first batches in random order; all of them in the order of the rows.
+        # A sample is the first batches in random order; all of them are read in the order of the rows.
         loader = SegmentLoader(self._source(part), shuffle=share < 1, **self._evaluation)  # type: ignore[arg-type]
         batches = loader.take(max(math.ceil(share * len(loader)), 1))
         parts = [(batch.node, model(batch).float(), batch.y) for batch in batches]
@@ -175,7 +175,7 @@ class SegmentFeed:
 
 
 class _GraphFeed(OneStepFeed):
-    """The whole graph in every step; ranks share out its heads, and each sees every node."""
+    """The whole graph in every step; its heads are divided among the ranks, and each rank sees every node."""
 
     def __init__(self, store: GraphStore, config: Config, world_size: int, device: torch.device) -> None:
         self._graph = open_graph(store, config).to(device)

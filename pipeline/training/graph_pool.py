@@ -31,7 +31,7 @@ class LabelledPairs:
         number: [P] number of each pair in the store.
         graph: [P] graph of each, by its place in the batch.
         ends: [2, P] nodes of the batch.
-        label: [P] whether the link is there.
+        label: [P] whether the link exists.
     """
 
     number: Tensor
@@ -42,17 +42,17 @@ class LabelledPairs:
 
 @dataclass(frozen=True, eq=False)
 class GraphPool:
-    """All graphs of a collection, their nodes in the arrangement that the models work in.
+    """All graphs of a collection, with their nodes in the arrangement that the models work in.
 
     Attributes:
         nodes: [G + 1] where the nodes of each graph begin.
-        edges: [G + 1] where its edges begin.
+        edges: [G + 1] where the edges of each graph begin.
         source: [M] first end of each edge, numbered within its graph.
         target: [M] second end.
         adjacency: Ã of the union, its columns numbered within their graph.
         x: [T, D] features, or None.
         positions: [T, C] structural positions, or None.
-        orbit: [T] the first node of its graph that each can be exchanged with; None where nobody asks.
+        orbit: [T] the first node of its graph that each node can be exchanged with; None if not needed.
         pairs: [G + 1] where the pairs of each graph begin; None without pairs.
         ends: [2, P] their nodes, numbered within their graph.
         pair_label: [P].
@@ -80,12 +80,12 @@ class GraphPool:
         return self.nodes.diff()
 
     def by_size(self, graphs: Tensor) -> Tensor:
-        """Some graphs, the smallest first."""
+        """The given graphs, the smallest first."""
         return graphs[self.lengths[graphs].argsort(stable=True)]
 
     def parts_of_like_size(self, graphs: Tensor) -> list[Tensor]:
-        """Some graphs by size; in parts, none of them twice as long as another of its part, where one batch
-        of all would be more than half padding."""
+        """The given graphs by size; split into parts of similar size (within a factor of two) if a single
+        batch would be more than half padding."""
         by_size = self.by_size(graphs)
         lengths = self.lengths[by_size]
         if int(lengths[-1]) * lengths.numel() <= 2 * int(lengths.sum()):
@@ -94,7 +94,7 @@ class GraphPool:
         return list(torch.split(by_size, counts[counts > 0].tolist()))
 
     def batch(self, graphs: Tensor) -> GraphBatch:
-        """Some graphs, as :func:`cocn.prepare` would give them, their nodes numbered as they are arranged."""
+        """The given graphs, as :func:`cocn.prepare` would return them, with nodes numbered as arranged."""
         rows, node_graph, starts, lengths = ranges(self.nodes, graphs)
         edges, edge_graph, _, _ = ranges(self.edges, graphs)
         max_length = int(lengths.max())
@@ -122,14 +122,14 @@ class GraphPool:
         )
 
     def _adjacency(self, rows: Tensor, row_start: Tensor) -> NormalisedAdjacency:
-        """The rows of Ã of some nodes, whose graphs begin at `row_start` in the batch."""
+        """The rows of Ã of the given nodes, whose graphs begin at `row_start` in the batch."""
         entries, owner, starts, counts = ranges(self.adjacency.indptr, rows)
         indices = self.adjacency.indices[entries] + row_start.index_select(0, owner)
         indptr = torch.cat([starts, (starts + counts)[-1:]])
         return NormalisedAdjacency(indptr, indices, self.adjacency.values[entries])
 
     def pairs_of(self, graphs: Tensor) -> LabelledPairs:
-        """The pairs of some graphs, their nodes numbered as in the batch of those graphs."""
+        """The pairs of the given graphs, with nodes numbered as in the batch of those graphs."""
         if self.pairs is None or self.ends is None or self.pair_label is None:
             raise ValueError("Expected a collection with pairs (got one without)")
         number, owner, _, _ = ranges(self.pairs, graphs)
@@ -138,7 +138,7 @@ class GraphPool:
         return LabelledPairs(number, owner, self.ends[:, number] + starts[owner], self.pair_label[number])
 
     def count_pairs(self, graphs: Tensor) -> int:
-        """How many pairs some graphs have."""
+        """The number of pairs of the given graphs."""
         return 0 if self.pairs is None else int(self.pairs.diff()[graphs].sum())
 
 
@@ -146,8 +146,8 @@ def ranges(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor
     """The entries `indptr[r]` … `indptr[r + 1]` − 1 of every row r, one after the other.
 
     Returns:
-        entries [E], the place in `rows` of the row of each [E], where each row begins among them [R], and how
-        many each has [R].
+        entries [E], for each its row's index in `rows` [E], where each row begins among them [R], and the
+        number of entries per row [R].
     """
     first = indptr[rows]
     counts = indptr[rows + 1] - first
@@ -158,7 +158,7 @@ def ranges(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor
 
 
 def _check_positions(store: GraphStore) -> None:
-    """Refuse a collection with graphs that were too large for structural positions.
+    """Refuse a collection with graphs that are too large for structural positions.
 
     Raises:
         UserError: if there are any.

@@ -1,4 +1,4 @@
-"""Links of one graph to predict: which edges are hidden from a model, and which pairs stand against them."""
+"""Links of one graph to predict: which edges are hidden from a model, and which pairs they compete with."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -18,7 +18,7 @@ from pipeline.store.splits import TEST, TRAIN, VALIDATION
 
 
 class LinkParameters(BaseModel):
-    """What decides which links are hidden."""
+    """What determines which links are hidden."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,17 +59,17 @@ class Links:
 
 
 def stage_name(split: int) -> str:
-    """The stage that hides links, one for each split."""
+    """The stage that hides links, one per split."""
     return f"links-{split}"
 
 
 def write_links(store: GraphStore, config: Config, *, replace: bool = False) -> bool:
-    """Hide edges for validation and test, and draw as many pairs without an edge; False if done before.
+    """Hide edges for validation and test, and draw as many pairs without an edge; False if already done.
 
     Args:
         store: A single graph.
         config: Shares, seed and split.
-        replace: Replace links with other parameters, instead of refusing.
+        replace: Replace links with other parameters instead of refusing.
 
     Raises:
         UserError: If the graph has too few edges, or too few pairs without one.
@@ -105,7 +105,7 @@ def read_links(store: GraphStore, split: int) -> Links:
 
 
 def draw_links(csr: CSR, parameters: LinkParameters, *, directed: bool) -> Links:
-    """Shuffle the edges, cut off the hidden ones, and draw pairs without an edge beside them."""
+    """Shuffle the edges, take off the hidden ones, and draw pairs without an edge to go with them."""
     sources, targets = edge_sources(csr).astype(np.int64), csr.indices.astype(np.int64)
     once = sources != targets if directed else sources < targets
     edges = np.stack([sources[once], targets[once]], axis=1)
@@ -134,17 +134,17 @@ def draw_links(csr: CSR, parameters: LinkParameters, *, directed: bool) -> Links
 def draw_pairs(
     num_nodes: int, count: int, known: Integers, draw: np.random.Generator, *, directed: bool
 ) -> Integers:
-    """Different pairs of nodes, none of them known, [count, 2].
+    """Distinct pairs of nodes, none of them known, [count, 2].
 
     Args:
         num_nodes: n.
-        count: How many.
-        known: Ascending keys, source · n + target, of pairs to leave out.
-        draw: Random numbers.
+        count: Number of pairs.
+        known: Ascending keys, source · n + target, of pairs to exclude.
+        draw: Random number generator.
         directed: Whether (u, v) and (v, u) are two pairs.
 
     Raises:
-        UserError: If so many pairs can hardly be found.
+        UserError: If there are too few pairs to draw from.
     """
     room = num_nodes * (num_nodes - 1) // (1 if directed else 2) - len(known)
     if 2 * count > room:
@@ -168,6 +168,6 @@ def draw_pairs(
 
 
 def message_graph(links: Links, num_nodes: int, *, directed: bool) -> CSR:
-    """The graph of the training links alone."""
+    """The graph of the training links only."""
     source, target = links.ends[links.parts == TRAIN].T
     return clean_edges(source, target, num_nodes, directed=directed)[0]

@@ -26,17 +26,18 @@ from pipeline.training.needs import Needs, resolve_needs
 
 
 def part_code(part: str) -> int:
-    """The number that a split has for a part; −1 for the nodes in none."""
+    """The number that a split uses for a part; −1 for the nodes in none."""
     return SPLIT_NAMES.index(part) if part in SPLIT_NAMES else -1
 
 
 def part_of_rows(store: GraphStore, split: int) -> NDArray[np.int8]:
-    """Part of every node, or graph of a collection; −1 for those in none, as all are without splits."""
+    """Part of every node, or graph of a collection; −1 for those in none, which is all without splits."""
     return store.split(split) if store.num_splits else np.full(store.num_rows, -1, dtype=np.int8)
 
 
 def read_node_table(store: GraphStore, needs: Needs) -> NodeTable:
-    """What a segment model reads of nodes: features, propagated ones, and what positions come from."""
+    """What a segment model reads of nodes: features, propagated features, and inputs of position
+    regression."""
     if needs.blocks:
         blocks = [open_block(store, block) for block in needs.blocks]
         windows = [] if needs.window_block is None else [open_block(store, needs.window_block)]
@@ -79,7 +80,7 @@ def _edge_index(csr: CSR) -> torch.Tensor:
 
 
 def _places(store: GraphStore, config: Config) -> NDArray[np.int32]:
-    """Place of every node in the store's order of every head, [H, n]; tied nodes share one."""
+    """Rank of every node in the store's order of every head, [H, n]; tied nodes share one."""
     settings = config.segments
     columns = head_positions(
         store, config.model.heads, length=settings.length, family=config.positions.order, seed=settings.seed
@@ -93,8 +94,8 @@ def read_graph(store: GraphStore, config: Config, visible: CSR | None = None) ->
     Args:
         store: The graph.
         config: The configuration.
-        visible: The edges to read in place of all, where links are predicted. The store's positions know all
-            edges, so those of a small graph are computed anew.
+        visible: The edges to read instead of all, in link prediction. The store's positions depend on all
+            edges, so those of a small graph are recomputed.
 
     """
     csr = store.csr() if visible is None else visible
@@ -102,7 +103,7 @@ def read_graph(store: GraphStore, config: Config, visible: CSR | None = None) ->
     positions = None
     source = position_source(config.model)
     if source == "fixed":
-        # Only the order counts, and numbers of places are exact in the type of the features.
+        # Only the order matters, and ranks are exact in the type of the features.
         positions = torch.from_numpy(_places(store, config).T.astype(np.float32))
     elif source == "implicit" and visible is None:
         positions = torch.from_numpy(np.array(store.positions()))

@@ -1,4 +1,4 @@
-"""A training as it travels from the driver to its workers."""
+"""A training as it is passed from the driver to its workers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ class TrainJob:
         store: the graph store.
         directory: where checkpoints, epochs and the result go; the same job continues there.
         tracking: the MLflow run that rank 0 logs to.
-        mirror: where the directory is copied to, and what it begins with on every node.
+        mirror: where the directory is copied to, and restored from on every node.
     """
 
     config: Config
@@ -28,6 +28,6 @@ class TrainJob:
     mirror: Remote | None = None
 
     def publish(self) -> None:
-        """Copy what the directory holds to its mirror."""
+        """Copy the directory's content to its mirror."""
         if self.mirror is not None:
             push(self.directory, self.mirror)

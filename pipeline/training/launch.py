@@ -1,4 +1,4 @@
-"""Starting a training: where it lives on disk, which processes run it, and what the terminal shows."""
+"""Starting a training: where it is stored, which processes run it, and what the terminal shows."""
 
 import logging
 import os
@@ -39,7 +39,7 @@ _POLL_SECONDS = 0.3
 
 
 class RunNote(BaseModel):
-    """The MLflow run that a training belongs to, kept beside its checkpoints."""
+    """The MLflow run of a training, kept next to its checkpoints."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,7 +49,7 @@ class RunNote(BaseModel):
     """Our own name for the run."""
 
     def earlier(self) -> Earlier | None:
-        """The run to resume, if it can be found again."""
+        """The run to resume, if it can be found."""
         return Earlier(self.run_id, self.key) if self.run_id or self.key else None
 
 
@@ -81,13 +81,13 @@ def train(
     variant: str = "",
     tags: Mapping[str, str] | None = None,
 ) -> TrainResult:
-    """Train one model on one split with one seed; a stopped training goes on, a finished one is kept.
+    """Train one model on one split with one seed; a stopped training continues, a finished one is kept.
 
     Args:
         config: the resolved configuration.
         store: the graph, with the stages its model needs.
         parent: the run of the command.
-        variant: what sets this training apart from others of the same model, for people.
+        variant: what distinguishes this training from others of the same model, for people.
         tags: further tags of the run.
     """
     needs = resolve_needs(config, store)
@@ -99,7 +99,7 @@ def train(
     found = read_result(directory)
     noted = read_note(directory)
     if found is not None and noted is not None and not may_go_on(found, config.train.time_budget):
-        logger.info("%s was trained before; its result is in %s", config.model.name, directory)
+        logger.info("%s is already trained; its result is in %s", config.model.name, directory)
         return found
     run = start_child(
         parent,
@@ -145,13 +145,14 @@ def describe_data(run: Run, store: GraphStore) -> None:
 
 
 def compared_as(config: Config, store: GraphStore, task: Task) -> str:
-    """The dataset under which a training is recorded: results are compared within a task and a protocol."""
+    """The dataset name under which a training is recorded: results are compared within a task and a
+    protocol."""
     name = store.manifest.name if task == store.manifest.task else f"{store.manifest.name} {task}s"
     return name if config.data.protocol == "holdout" else f"{name} ({config.data.protocol} protocol)"
 
 
 def may_go_on(result: TrainResult, time_budget: float | None) -> bool:
-    """Whether a training that ran out of time has more of it now."""
+    """Whether a training that ran out of time now has more."""
     return result.out_of_time and (time_budget is None or time_budget > result.train_seconds)
 
 
@@ -201,7 +202,7 @@ def _follow(job: TrainJob) -> Iterator[None]:
 
 
 class View:
-    """What a bar shows of a training: epochs that are done, and the step of the one that runs."""
+    """What a bar shows of a training: finished epochs, and the step of the current one."""
 
     def __init__(self, job: TrainJob, bar: Bar) -> None:
         self._directory = job.directory

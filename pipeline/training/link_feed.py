@@ -1,4 +1,4 @@
-"""Links of one graph: the whole graph in every step, scored on true links and on as many drawn anew."""
+"""Links of one graph: the whole graph in every step, scored on true links and as many newly drawn pairs."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -20,10 +20,11 @@ from pipeline.training.protocol import OneStepFeed, Share
 
 
 class LinkFeed(OneStepFeed):
-    """Every epoch is a step on all training links; ranks share out the heads, and each sees every link.
+    """Every epoch is one step on all training links; heads are divided among ranks, which all see every link.
 
-    The model sees the training links only. False ones are drawn anew in every epoch, from seed and epoch,
-    among the pairs that the model does not see joined: that it must not know hidden links holds for them too.
+    The model sees the training links only. False links are drawn anew in every epoch, from seed and epoch,
+    among the pairs that are not training links: hidden links may be drawn too, since the feed must not know
+    them.
     """
 
     def __init__(self, store: GraphStore, config: Config, world_size: int, device: torch.device) -> None:
@@ -63,11 +64,11 @@ class LinkFeed(OneStepFeed):
 
 
 def _read_message_graph(store: GraphStore, config: Config, links: Links) -> GraphBatch:
-    """The graph that a model of links sees: all nodes, and the training links alone."""
+    """The graph that a link model sees: all nodes, and only the training links."""
     return read_graph(store, config, message_graph(links, store.num_nodes, directed=store.directed))
 
 
 def _score_pairs(z_TC: Tensor, pairs_2L: Tensor, directed: bool) -> Tensor:
-    """Score pairs; those of an undirected graph by the mean of both directions. Returns [L]."""
+    """Score pairs; for an undirected graph, the mean of both directions. Returns [L]."""
     scores = score_links(z_TC, pairs_2L)
     return scores if directed else (scores + score_links(z_TC, pairs_2L.flip(0))) / 2

@@ -1,4 +1,4 @@
-"""Training: one loop for every model, in this process or under Ray Train on many."""
+"""Training: one loop for every model, in this process or under Ray Train in many."""
 
 import math
 import time
@@ -54,7 +54,7 @@ def train_worker(
     """Train, from the last checkpoint in the job's directory if there is one. Runs on every rank.
 
     Raises:
-        UserError: if the loss is no number, memory runs out, or a checkpoint belongs to another store.
+        UserError: if the loss is not finite, memory runs out, or a checkpoint belongs to another store.
     """
     reset_peak_memory()
     with explain_memory(job.config), ExitStack() as resources:
@@ -94,7 +94,7 @@ def _run_epochs(
         network.train()
         for share in feed.shares():
             set_learning_rate(optimiser, job.config, state.step, total_steps)
-            # Dropout depends on the step and not on what ran before it, so a resumed run repeats it.
+            # Dropout depends on the step only, not on what ran before it, so a resumed run repeats it.
             torch.manual_seed(step_seed(settings.seed, state.step, rank))
             with autocast:
                 loss = feed.losses(network, share, class_weights) / share.rows
@@ -110,7 +110,7 @@ def _run_epochs(
                 break
 
         rows_per_second = recorder.rows_per_second(state)
-        sequencer = feed.sequencer()  # of this epoch, which validation leaves behind
+        sequencer = feed.sequencer()  # of this epoch; validation may replace it
         validate = plan.is_validation_due(state.epoch) or out_of_time
         validation = assess(feed, network, "val", metric, state, plan.share("val")) if validate else None
         recorder.record_epoch(
@@ -154,14 +154,14 @@ def _resume(
 
 
 def _regret(validation: Evaluation | None, metric: str, settings: TrainConfig) -> float | None:
-    """What falls as training makes progress: the validation loss, or the metric with its sign turned."""
+    """What falls as training makes progress: the validation loss, or the negated metric."""
     if validation is None:
         return None
     return validation.loss if settings.patience_on == "loss" else -validation.metrics[metric]
 
 
 def _is_done(state: TrainState, settings: TrainConfig) -> bool:
-    """Whether the last epoch is over, or patience is."""
+    """Whether the last epoch is over, or patience has run out."""
     return state.finished or state.epoch >= settings.epochs
 
 
@@ -171,7 +171,7 @@ def assess(
     """Score a part of the split, or a random share of it, in evaluation mode.
 
     Raises:
-        UserError: if the metric has no value there.
+        UserError: if the metric is undefined there.
     """
     network.eval()
     with torch.inference_mode():
@@ -235,7 +235,7 @@ def _describe_result(
     seconds: float,
     out_of_time: bool,
 ) -> TrainResult:
-    """What a training came to, with its best weights in the model."""
+    """The result of a training, with its best weights in the model."""
     best = _best_checkpoint(job)
     return TrainResult(
         model=job.config.model.name,

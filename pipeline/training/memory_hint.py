@@ -1,4 +1,4 @@
-"""Running out of memory, told in one line that says what to lower."""
+"""Running out of memory, reported in one line that says what to lower."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -10,15 +10,15 @@ _MODEL = "model"
 
 
 def row_kind(checkpoint: Path) -> str:
-    """What a model answers for, and the column it reads: `node` or `graph`.
+    """What a model predicts for, and the column it reads: `node` or `graph`.
 
-    A model of links is logged like one of nodes, and says on the first call that it has no classes.
+    A link model is logged like a node model, and says on the first call that it has no classes.
     """
     return "graph" if read_origin(checkpoint).inputs.task == "graph" else "node"
 
 
 def write_model(directory: Path, checkpoint: Path) -> Path:
-    """Write a checkpoint as a model for MLflow beside it, replacing an earlier one.
+    """Write a checkpoint as an MLflow model next to it, replacing an earlier one.
 
     Args:
         directory: Directory of a training.

@@ -20,7 +20,7 @@ def write_card(config: Config, store: GraphStore, result: TrainResult, *, task: 
         ("parts", _parts(store, config.data.split)),
         ("epochs", f"{result.epochs}, the best being {result.best_epoch}, chosen on the validation part"),
         ("seed", str(result.seed)),
-        ("licence of the software", "Apache-2.0; that of the data holds for what is learned from it"),
+        ("licence of the software", "Apache-2.0; that of the data applies to what is learned from it"),
     ]
     scores = "\n".join(f"| {name} | {value:.4f} |" for name, value in sorted(result.test.items()))
     limits = "\n".join(f"- {line}" for line in _limits(config, store, result))
@@ -68,13 +68,15 @@ def _parts(store: GraphStore, split: int) -> str:
 
 
 def _limits(config: Config, store: GraphStore, result: TrainResult) -> list[str]:
-    lines = ["One split and one seed: other ones give other scores; `cocn compare` shows how much they vary."]
+    lines = ["One split and one seed: others give other scores; `cocn compare` shows how much they vary."]
     if not store.is_collection:
         lines.append("It knows one graph. Its scores say nothing about graphs of another kind.")
     if result.protocol == "gin":
-        lines.append("The epoch was chosen on the test part, so the test score is too good for new graphs.")
+        lines.append(
+            "The epoch was chosen on the test part, so the test score is too optimistic for new graphs."
+        )
     if result.out_of_time:
-        lines.append("Training ended with its time, before it had converged.")
+        lines.append("Training was stopped by its time budget before it had converged.")
     if store.manifest.num_classes > 2 and not config.train.class_weights:
-        lines.append("Classes were not weighted: rare ones may be missed; see macro_f1 beside accuracy.")
+        lines.append("Classes were not weighted: rare ones may be missed; see macro_f1 next to accuracy.")
     return lines

@@ -27,11 +27,11 @@ class Needs:
     """What a model reads of a store.
 
     Attributes:
-        task: what the answer is about: nodes, graphs, or pairs of nodes.
+        task: what is predicted for: nodes, graphs, or pairs of nodes.
         reading: how the store is read.
-        positions: what orders the nodes: learned from features (`explicit`), learned from their place in
-            the graph (`implicit`), or the store's own order (`fixed`).
-        feature_hops: propagated features that are read from the store, beside the plain ones.
+        positions: what orders the nodes: positions learned from features (`explicit`), positions learned from
+            the structure (`implicit`), or the store's own order (`fixed`).
+        feature_hops: propagated features read from the store, in addition to the plain ones.
         position_hops: hops of the propagated features that segments regress positions from; 0 for none.
         stages: the stages that a training reads, by name.
         blocks: input blocks that the model reads; none for most opponents and for the paper's models.
@@ -49,29 +49,29 @@ class Needs:
 
     @property
     def all_blocks(self) -> tuple[str, ...]:
-        """Every block that is read, of records and of windows."""
+        """Every block that is read, by records and by windows."""
         return self.blocks if self.window_block is None else (*self.blocks, self.window_block)
 
     @property
     def reads_whole_graph(self) -> bool:
-        """Whether every step reads the whole graph, so that workers share out heads and not rows."""
+        """Whether every step reads the whole graph, so that workers divide heads instead of rows."""
         return self.reading in ("graph", "links")
 
     @property
     def reads_shards(self) -> bool:
-        """Whether segments come from the store, and not from an order that is being learned."""
+        """Whether segments come from the store instead of an order that is being learned."""
         return self.reading == "segments" and self.positions == "fixed"
 
     @property
     def precomputed_positions(self) -> bool:
-        """Whether the order of the nodes, or what it is learned from, is computed into the store first."""
+        """Whether the order of the nodes, or what it is learned from, is first computed into the store."""
         if self.blocks:
             return STRUCTURE in self.blocks
         return self.reading in ("segments", "graph") and self.positions != "explicit"
 
     @property
     def propagated_steps(self) -> int:
-        """How often features must have been propagated into the store."""
+        """How many times features must have been propagated into the store."""
         return max(self.feature_hops, self.position_hops)
 
 
@@ -79,7 +79,7 @@ def resolve_needs(config: Config, store: GraphStore) -> Needs:
     """What the model of a configuration needs of a store.
 
     Raises:
-        UserError: if the store, or the model, cannot answer what is asked.
+        UserError: if the store, or the model, does not support the requested task.
     """
     model, split = config.model, config.data.split
     task, positions = resolve_task(config, store), position_source(model)
@@ -115,7 +115,7 @@ def _block_needs(config: Config, store: GraphStore, reading: Reading) -> Needs:
 
 
 def input_digest(store: GraphStore, config: Config) -> str:
-    """Identifies what a training reads; stages that it does not read may come and go."""
+    """Identifies what a training reads; stages that it does not read may change."""
     stages = [stage for stage in resolve_needs(config, store).stages if store.has(stage)]
     return text_sha256({stage: store.manifest.stage_digest(stage) for stage in stages})
 

@@ -19,13 +19,13 @@ from pipeline.training.opponent_inputs import fit_scale, read_opponent_graph
 from pipeline.training.protocol import Share
 from pipeline.training.sampling import NeighbourSampler
 
-#: Nodes from which `auto` samples: a step on all of a larger graph takes seconds.
+#: From this many nodes on `auto` samples: a step on a whole larger graph takes seconds.
 _SAMPLED_NODES = 200_000
 _PRIME = 1_000_003
 
 
 def samples_neighbours(config: Config, num_nodes: int) -> bool:
-    """Whether a model trains on sampled neighbourhoods of a graph of so many nodes."""
+    """Whether a model trains on sampled neighbourhoods of a graph of the given size."""
     model = config.model
     if model.name not in OPPONENTS or OPPONENTS[model.name].reads != "samples":
         return False
@@ -35,9 +35,9 @@ def samples_neighbours(config: Config, num_nodes: int) -> bool:
 
 
 class NeighbourFeed:
-    """Mini-batches of training nodes with neighbours sampled around them; answers come from the whole graph.
+    """Mini-batches of training nodes with neighbours sampled around them; predictions use the whole graph.
 
-    Batches and samples depend on seed, epoch and step alone, so a resumed training repeats them.
+    Batches and samples depend on seed, epoch and step only, so a resumed training repeats them.
     """
 
     def __init__(self, store: GraphStore, config: Config, model: Opponent, device: torch.device) -> None:
@@ -48,7 +48,7 @@ class NeighbourFeed:
         self._nodes = {part: np.flatnonzero(split == part_code(part)) for part in PARTS}
         self._labels = torch.from_numpy(store.labels().astype(np.int64)).to(device)
         self._plan = BatchPlan(self._nodes["train"].size, config.train.batch_size)
-        # Half as many from hop to hop: a neighbourhood of equal ones would soon be the whole graph.
+        # Half as many from hop to hop: with equal fan-outs a neighbourhood would soon be the whole graph.
         fan_outs = [max(config.model.neighbours >> hop, 2) for hop in range(config.model.opponent.layers)]
         self._sampler = NeighbourSampler(store.undirected_csr(), fan_outs)
         self._epoch = self._step = 0
@@ -59,16 +59,16 @@ class NeighbourFeed:
 
     @property
     def epoch_ended(self) -> bool:
-        """Whether the running epoch has no more shares."""
+        """Whether the current epoch has no more shares."""
         return self._step == self._plan.num_steps
 
     def start_epoch(self, epoch: int) -> None:
-        """Shuffle anew, or stay where the cursor is if that epoch runs already."""
+        """Shuffle anew, or keep the cursor if that epoch is already running."""
         if epoch != self._epoch:
             self._epoch, self._step = epoch, 0
 
     def shares(self) -> Iterator[Share]:
-        """What is left of the running epoch."""
+        """The rest of the current epoch."""
         nodes, plan = self._nodes["train"], self._plan
         order = np.random.default_rng([self._seed, self._epoch]).permutation(nodes.size)
         for step in range(self._step, plan.num_steps):
@@ -91,12 +91,12 @@ class NeighbourFeed:
         return F.cross_entropy(logits, share.label, weight=class_weights, reduction="sum", ignore_index=-1)
 
     def predict(self, model: nn.Module, part: str) -> Predictions:
-        """Answers for a part, with every neighbour."""
+        """Predictions for a part, using every neighbour."""
         nodes = torch.from_numpy(self._nodes[part]).to(self._device)
         return Predictions(nodes, model(self._graph).float()[nodes], self._labels[nodes])
 
     def cursor(self) -> LoaderState:
-        """Place in the running epoch."""
+        """Position in the current epoch."""
         plan = self._plan
         return LoaderState(
             epoch=self._epoch,
@@ -107,9 +107,9 @@ class NeighbourFeed:
         )
 
     def sequencer(self) -> None:
-        """Nothing is ordered here."""
+        """None: nothing is ordered here."""
 
     def restore(self, cursor: LoaderState | None, sequencer: object) -> None:
-        """Go to a saved place."""
+        """Go to a saved position."""
         if cursor is not None:
             self._epoch, self._step = cursor.epoch, self._plan.step_at(cursor.position)

@@ -16,17 +16,17 @@ from pipeline.store.arrays import Floats
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.graph_pool import ranges
 
-#: Rows that the scale of features is taken from.
+#: Rows from which the scale of features is estimated.
 _SCALE_ROWS = 20_000
 
 
 @dataclass(frozen=True)
 class RowTable:
-    """Blocks of columns of all nodes, in memory or mapped into it.
+    """Blocks of columns of all nodes, in memory or memory-mapped.
 
     Attributes:
         blocks: [n, D] arrays.
-        indptr: [n + 1] where the neighbours of each node begin; None where nobody asks.
+        indptr: [n + 1] where the neighbours of each node begin; None if not needed.
         indices: [E] neighbours.
     """
 
@@ -35,7 +35,7 @@ class RowTable:
     indices: Tensor | None = None
 
     def take(self, rows: NDArray[np.int64], device: torch.device) -> RowBatch:
-        """Some rows, in the order they are asked for."""
+        """The given rows, in the given order."""
         blocks = tuple(torch.from_numpy(np.take(block, rows, axis=0)).to(device) for block in self.blocks)
         if self.indptr is None or self.indices is None:
             return RowBatch(blocks)
@@ -76,18 +76,18 @@ def _read_adjacency(store: GraphStore) -> object:
 
 
 def read_opponent_graph(store: GraphStore, device: torch.device) -> OpponentGraph:
-    """The whole graph, as it is."""
+    """The whole graph, unchanged."""
     adjacency = _read_adjacency(store)
     x = np.array(store.features()) if store.manifest.num_features else degree_features(adjacency)
     return OpponentGraph(torch.from_numpy(x).to(device), adjacency)
 
 
 def fit_scale(model: Opponent, store: GraphStore) -> None:
-    """Take the scale of the features of a model that reads graphs."""
+    """Fit the feature scale of a model that reads graphs."""
     if store.manifest.num_features and model.scale.mean.numel():
         model.scale.fit(torch.from_numpy(store.features()[scale_rows(store.num_nodes)]))
 
 
 def scale_rows(num_rows: int) -> NDArray[np.int64]:
-    """Rows that a scale is taken from: all, or as many as suffice, evenly spread."""
+    """Rows from which a scale is estimated: all, or enough of them, evenly spread."""
     return np.unique(np.linspace(0, num_rows - 1, min(num_rows, _SCALE_ROWS)).astype(np.int64))

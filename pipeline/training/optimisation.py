@@ -19,7 +19,7 @@ from pipeline.training.protocol import Share
 
 
 def make_optimiser(parameters: Iterable[nn.Parameter], settings: TrainConfig) -> Adam:
-    """Adam, with weight decay apart from the gradient or in it."""
+    """Adam, with weight decay decoupled from the gradient or added to it."""
     return Adam(
         parameters,
         settings.learning_rate,
@@ -29,7 +29,7 @@ def make_optimiser(parameters: Iterable[nn.Parameter], settings: TrainConfig) ->
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, config: Config, step: int, total_steps: int) -> None:
-    """The rate of a step, a function of its number alone."""
+    """The learning rate of a step, which depends on its number only."""
     settings = config.train
     rate = settings.learning_rate
     if settings.schedule == "cosine":
@@ -47,7 +47,7 @@ def step_seed(seed: int, step: int, rank: int) -> int:
 
 
 def balance_classes(store: GraphStore, config: Config, device: torch.device) -> Tensor:
-    """Weights that give every class the same say; their mean over the training part is 1."""
+    """Weights that give every class the same influence; their mean over the training part is 1."""
     rows = rows_of_part(store.split(config.data.split), "train", config.data.protocol)
     labels = torch.from_numpy(store.labels()[rows]).long()
     counts = torch.bincount(labels[labels >= 0], minlength=store.manifest.num_classes).clamp(min=1)
@@ -57,7 +57,7 @@ def balance_classes(store: GraphStore, config: Config, device: torch.device) -> 
 def take_step(
     loss: Tensor, model: nn.Module, optimiser: torch.optim.Optimizer, clip: float, world_size: int
 ) -> None:
-    """One optimiser step down the gradient of the loss, whose parts on all ranks add up."""
+    """One optimiser step down the gradient of the loss, which is the sum of its parts on all ranks."""
     # DistributedDataParallel averages over ranks, and the loss is a sum over them.
     (loss * world_size).backward()
     if clip:
@@ -67,7 +67,8 @@ def take_step(
 
 
 def agree_on_step(loss: Tensor, out_of_time: bool) -> tuple[float, bool]:
-    """What all ranks go by after a step: the sum of their losses, and whether time is out on any of them."""
+    """What all ranks agree on after a step: the sum of their losses, and whether any of them is out of
+    time."""
     values = torch.stack([loss.detach().float(), loss.new_tensor(float(out_of_time), dtype=torch.float)])
     if dist.is_initialized():
         dist.all_reduce(values)
@@ -76,7 +77,7 @@ def agree_on_step(loss: Tensor, out_of_time: bool) -> tuple[float, bool]:
 
 
 def check_finite(loss: float, state: TrainState, share: Share, optimiser: torch.optim.Optimizer) -> None:
-    """Stop at a loss that is no number, before it reaches a checkpoint."""
+    """Stop at a loss that is not finite, before it reaches a checkpoint."""
     if math.isfinite(loss):
         return
     batch = share.batch

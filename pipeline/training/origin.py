@@ -23,13 +23,13 @@ class Origin(BaseModel):
     """Sizes that shape the network."""
     dataset: str
     store: Place
-    """Where the store lay."""
+    """Where the store was."""
     digest: str
     """Digest of everything that training read of the store."""
 
     @classmethod
     def of(cls, config: Config, store: GraphStore) -> "Origin":
-        # An address of a tracker may hold a password, and decides no weight.
+        # A tracker's address may contain a password, and does not affect the weights.
         public = config.model_copy(update={"tracking": TrackingConfig()})
         return cls(
             config=public,
@@ -40,7 +40,7 @@ class Origin(BaseModel):
         )
 
     def require_sizes(self, store: GraphStore, checkpoint: Path | Remote) -> None:
-        """Refuse a store that the network does not fit.
+        """Refuse a store that does not fit the network.
 
         Raises:
             UserError: if its task or its numbers of features, classes, position columns or, for LINKX,
@@ -56,12 +56,12 @@ class Origin(BaseModel):
                 )
 
     def require_store(self, store: GraphStore, checkpoint: Path | Remote, remedy: str = "") -> None:
-        """Refuse a store that is not the one of the training.
+        """Refuse a store other than the one trained on.
 
         Args:
             store: The store.
-            checkpoint: Named in the error.
-            remedy: What to do about it, told at the end of the error.
+            checkpoint: The checkpoint, named in the error.
+            remedy: What to do about it, appended to the error.
 
         Raises:
             UserError: if sizes or the digest of what training read differ.

@@ -1,4 +1,4 @@
-"""What can be known to be wrong beforehand is said before anything runs or is returned."""
+"""Checks that report what is wrong before anything runs or is returned."""
 
 import os
 from collections.abc import Collection, Iterable
@@ -21,27 +21,27 @@ from pipeline.store.manifest import other_parameters
 from pipeline.store.splits import rows_of_part
 
 _PARTS = {"train": "training", "val": "validation", "test": "test"}
-#: Processes per core beyond which a machine only shares out its time.
+#: Processes per core beyond which a machine only splits its time.
 _WORKERS_PER_CORE = 4
 _LEAST_LIMIT = 8
-#: What a node with its edges and features takes while it is made.
+#: Memory per node, with its edges and features, while it is generated.
 _GENERATED_NODE_BYTES = 400
-#: Weights, their gradient and the two moments of Adam.
+#: Copies of the weights in memory: weights, their gradient and the two moments of Adam.
 _COPIES_OF_WEIGHTS = 4
 
 
 def require_source(data: DataConfig) -> None:
-    """Refuse a configuration that names no graph: the default one belongs to the demo.
+    """Refuse a configuration that names no graph: the default one is only for the demo.
 
     Raises:
-        UserError: Naming the options that name one.
+        UserError: Naming the options to use.
     """
     if "source" in data.model_fields_set:
         return
     if data.store is not None:
         raise UserError(
-            f"Expected '{data.store}' to be a graph store (got nothing there): mend the path, make it with "
-            f"`cocn preprocess SOURCE --store {data.store}`, or name a dataset with --data"
+            f"Expected '{data.store}' to be a graph store (got nothing there): correct the path, create it "
+            f"with `cocn preprocess SOURCE --store {data.store}`, or name a dataset with --data"
         )
     raise UserError(
         "Expected a graph (got none): name a dataset or a file with --data, a store with --store, or set "
@@ -61,7 +61,7 @@ def check_places(config: Config) -> None:
 
 
 def check_settings(configs: Iterable[Config]) -> None:
-    """Refuse networks that cannot be built, and workers that cannot be had.
+    """Refuse networks that cannot be built, and workers that are not available.
 
     Raises:
         UserError: Saying which setting is to blame.
@@ -72,10 +72,10 @@ def check_settings(configs: Iterable[Config]) -> None:
 
 
 def check_resources(resources: ResourceConfig) -> None:
-    """Refuse workers and GPUs that this machine does not have; what a cluster has, only it knows.
+    """Refuse workers and GPUs that this machine does not have; a cluster's are only known to the cluster.
 
     Raises:
-        UserError: Saying what there is.
+        UserError: Saying what is available.
     """
     if os.environ.get(ADDRESS):
         return
@@ -86,19 +86,19 @@ def check_resources(resources: ResourceConfig) -> None:
     if wanted > gpus:
         raise UserError(
             f"Expected 'resources.gpus_per_worker' times 'resources.workers' to be at most {gpus}, the GPUs "
-            f"of this machine (got {wanted:g}): ask for fewer, or name a cluster with {ADDRESS}"
+            f"of this machine (got {wanted:g}): request fewer, or name a cluster with {ADDRESS}"
         )
     cores = os.cpu_count() or 1
     limit = max(_LEAST_LIMIT, _WORKERS_PER_CORE * cores)
     if resources.least_workers > limit:
         raise UserError(
-            f"Expected 'resources.workers' to be at most {limit} on this machine of {cores} cores "
-            f"(got {resources.workers}): ask for fewer, or name a cluster with {ADDRESS}"
+            f"Expected 'resources.workers' to be at most {limit} on this machine with {cores} cores "
+            f"(got {resources.workers}): request fewer, or name a cluster with {ADDRESS}"
         )
 
 
 def _check_network(config: Config) -> None:
-    """Refuse settings that no network can have, by building one without memory for its weights.
+    """Refuse settings that no network can have, by building one without allocating its weights.
 
     Raises:
         UserError: Saying which setting is to blame.
@@ -122,29 +122,29 @@ def _check_network(config: Config) -> None:
 
 
 def _known_size(options: SourceOptions) -> int | None:
-    """Nodes of a source, where its options say it; None where only its files do."""
+    """Number of nodes of a source, if its options tell; None if only its files do."""
     if not is_generated(options) or options.source == "motifs":
         return None
     return options.side**2 if options.source == "minesweeper" else options.num_nodes or DEFAULT_NODES
 
 
 def _known_splits(options: SourceOptions) -> int | None:
-    """Splits of a source, where its options say it; None where only its files do."""
+    """Number of splits of a source, if its options tell; None if only its files do."""
     if not is_generated(options):
         return None
     return 1 if options.source == "power-law" else options.num_splits
 
 
 def check_source(options: SourceOptions, splits: Collection[int], length: int | None = None) -> None:
-    """Refuse what a source that is not read yet is known not to have.
+    """Refuse, before reading a source, what it is known not to have.
 
     Args:
         options: The source.
         splits: Splits that will be read.
-        length: Nodes of a segment, where segments will be cut.
+        length: Nodes in a segment, if segments will be cut.
 
     Raises:
-        UserError: If a split, or the length of a segment, is beyond it.
+        UserError: If it has no such split, or too few nodes for a segment.
     """
     size, count = _known_size(options), _known_splits(options)
     if size is not None:
@@ -156,10 +156,10 @@ def check_source(options: SourceOptions, splits: Collection[int], length: int | 
 def check_counts(
     name: str, splits: Collection[int], length: int | None, *, nodes: int | None, available: int | None
 ) -> None:
-    """Refuse segments longer than a graph and splits that it does not have; None where that is not known.
+    """Refuse segments longer than a graph and splits that it does not have; None where unknown.
 
     Raises:
-        UserError: Naming what there is.
+        UserError: Naming what is available.
     """
     if nodes is not None and length is not None:
         check_length(length, nodes)
@@ -172,12 +172,12 @@ def check_counts(
 
 
 def may_need_orders(model: ModelConfig) -> bool:
-    """Whether a model, on a graph of any kind, may read orders of its nodes that are computed beforehand."""
+    """Whether a model, on any kind of graph, may read precomputed orders of its nodes."""
     return model.name in FAMILY and position_source(model) != "explicit"
 
 
 def check_graph(store: GraphStore, config: Config, splits: Collection[int]) -> None:
-    """Refuse a training that the graph cannot serve: no labels, an empty part, too few nodes or heads.
+    """Refuse a training that the graph does not support: no labels, an empty part, too few nodes or heads.
 
     Raises:
         UserError: Saying what is missing.
@@ -201,7 +201,7 @@ def check_graph(store: GraphStore, config: Config, splits: Collection[int]) -> N
 
 
 def check_segments(store: GraphStore, config: Config, splits: Collection[int]) -> None:
-    """Refuse segments other than those that a store has already.
+    """Refuse segments other than those that a store already has.
 
     Raises:
         StoreError: Naming the parameters that differ.
@@ -212,7 +212,7 @@ def check_segments(store: GraphStore, config: Config, splits: Collection[int]) -
 
 
 def check_parameters(store: GraphStore, stage: str, parameters: BaseModel) -> None:
-    """Refuse, before any work, parameters other than those that a finished stage has.
+    """Refuse, before any work, parameters that differ from those of a finished stage.
 
     Raises:
         StoreError: Naming the parameters that differ.
@@ -223,7 +223,7 @@ def check_parameters(store: GraphStore, stage: str, parameters: BaseModel) -> No
 
 
 def _check_labels(store: GraphStore, split: int, protocol: str) -> None:
-    """Refuse a split in which a part has no label.
+    """Refuse a split in which a part has no labels.
 
     Raises:
         UserError: Naming the part.

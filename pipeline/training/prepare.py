@@ -46,7 +46,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class StageTime:
-    """One stage as it ran, or as an earlier run left it."""
+    """One stage as it ran now, or in an earlier run."""
 
     name: str
     seconds: float
@@ -56,7 +56,7 @@ class StageTime:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `cocn preprocess` left behind."""
+    """What `cocn preprocess` produced."""
 
     store: Path | Remote
     digest: str
@@ -65,7 +65,7 @@ class Prepared:
     positions: str
     """Exact profiles or landmarks, and why."""
     coverage: float | None
-    """Share of edges that lie within a segment of at least one head; None for a collection."""
+    """Share of edges that are within a segment of at least one head; None for a collection."""
     stages: tuple[StageTime, ...]
     num_graphs: int = 1
 
@@ -79,15 +79,15 @@ def prepare(
     budget_seconds: float = DEFAULT_BUDGET_SECONDS,
     say: Say = lambda line: None,
 ) -> Prepared:
-    """Run every stage that is not done yet.
+    """Run every stage that is not yet done.
 
     Args:
-        config: The configuration; of `data` only the store and the split are read here.
+        config: The configuration; only the store and the split of `data` are read here.
         options: The source.
         segments: Also cut segments.
-        replace: Replace stages that were run with other parameters, instead of refusing.
+        replace: Replace stages that were run with other parameters instead of refusing.
         budget_seconds: Core-seconds that exact profiles may take.
-        say: Told what was decided and how long stages took.
+        say: Called with what was decided and how long stages took.
     """
     place = resolve(config.data.store or default_store(config.output, options), config.storage)
     length = None if is_collection(options) else config.segments.length
@@ -112,7 +112,7 @@ def _run_stages(
     budget_seconds: float = DEFAULT_BUDGET_SECONDS,
     say: Say = lambda line: None,
 ) -> tuple[Choice, list[StageTime]]:
-    """Positions, orders and segments of a store, those that are not there; see :func:`prepare`."""
+    """Compute the positions, orders and segments that a store lacks; see :func:`prepare`."""
     parameters, choice = resolve_parameters(store.csr(), config.positions, budget_seconds=budget_seconds)
     say(f"positions: {choice.reason}")
     settings, times = config.segments, list[StageTime]()
@@ -126,7 +126,7 @@ def _run_stages(
     if segments:
         stages.append(_segment_stage(store, config, replace))
     _check_stages(store, config, parameters, orders, segments=segments, replace=replace)
-    # One Ray for all stages, which would each start their own; none where nothing is left to do.
+    # One Ray for all stages instead of one each; none if nothing is left to do.
     missing = any(not store.has(name) for name, _ in stages)
     with ray_session() if missing else nullcontext():
         for name, run in stages:
@@ -139,7 +139,7 @@ def _run_stages(
 def _ingest_checked(
     options: SourceOptions, place: Path | Remote, splits: Collection[int], length: int | None
 ) -> Ingested:
-    """Ingest a source, unless it lacks a split or the nodes of a segment: nothing is written then."""
+    """Ingest a source, unless it lacks a split or is smaller than a segment; then nothing is written."""
 
     def accept(nodes: int, available: int) -> None:
         check_counts(options.source, splits, length, nodes=nodes, available=available)
@@ -157,7 +157,7 @@ def _check_stages(
     segments: bool,
     replace: bool,
 ) -> None:
-    """Refuse what a later stage would refuse, before the first one runs.
+    """Refuse before the first stage what a later one would refuse.
 
     Raises:
         UserError: If a segment is longer than the graph, or a finished stage has other parameters.
@@ -176,7 +176,7 @@ def _check_stages(
 def _prepare_collection(
     store: GraphStore, config: Config, replace: bool, times: list[StageTime], say: Say
 ) -> Prepared:
-    """Arrange the graphs; they are too small for segments, and each has positions of its own."""
+    """Arrange the graphs; they are too small for segments, and each has its own positions."""
     ran = write_arrangement(store, config.positions.truncate, replace=replace)
     times.append(_time_of(store, "arrangement", not ran))
     say(_line(times[-1]))
@@ -199,16 +199,16 @@ def open_prepared(
     splits: Collection[int] = (),
     say: Say = lambda line: None,
 ) -> GraphStore:
-    """The store of a configuration with every stage that the models read, run now where it is missing.
+    """The store of a configuration with every stage that the models read; missing ones are run now.
 
     Args:
-        config: The configuration; a store that it names and that exists is taken as it is.
+        config: The configuration; a store that it names is used as it is if it exists.
         models: Models that will train; by default the configuration's.
         splits: Splits they train on; by default the configuration's.
-        say: Told what was decided and how long stages took.
+        say: Called with what was decided and how long stages took.
 
     Raises:
-        UserError: If no graph is named, or it cannot serve the models; nothing has been computed then.
+        UserError: If no graph is named, or it does not suit the models; nothing has been computed then.
     """
     data = config.data
     chosen = [config.model.model_copy(update={"name": name}) for name in models or (config.model.name,)]
@@ -236,8 +236,8 @@ def open_prepared(
 def _prepare_model(store: GraphStore, config: Config, needs: Needs, splits: Collection[int]) -> None:
     """Run what training needs beyond the graph and its positions.
 
-    Graphs of a collection are arranged, and links hidden; segments read propagated features, and shards where
-    the order is fixed.
+    Graphs of a collection are arranged, and links hidden; segments read propagated features and, if the order
+    is fixed, shards.
     """
     if needs.reading == "graphs":
         write_arrangement(store, config.positions.truncate)
@@ -256,7 +256,7 @@ def _prepare_model(store: GraphStore, config: Config, needs: Needs, splits: Coll
 
 
 def default_store(output: Path, options: SourceOptions) -> Path:
-    """A directory of its own for every source and set of options."""
+    """A separate directory for every source and set of options."""
     identity = text_sha256(describe_source(options).model_dump(mode="json"))
     return output / STORES / f"{short_name(options)}-{identity[:8]}"
 
@@ -272,10 +272,9 @@ def _time_of(store: GraphStore, name: str, done_before: bool) -> StageTime:
 
 def _line(stage: StageTime) -> str:
     if stage.done_before:
-        return f"{stage.name}: done before"
-    return (
-        f"{stage.name}: {stage.seconds:,.1f} s, at most {stage.peak_memory_bytes / 2**20:,.0f} MiB a process"
-    )
+        return f"{stage.name}: already done"
+    memory = f"{stage.peak_memory_bytes / 2**20:,.0f} MiB per process"
+    return f"{stage.name}: {stage.seconds:,.1f} s, at most {memory}"
 
 
 def _describe(store: GraphStore, choice: Choice, stages: tuple[StageTime, ...]) -> Prepared:

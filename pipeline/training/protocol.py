@@ -1,6 +1,6 @@
-"""What a training loop is fed with, whatever the data: shares of a step, and answers for a part.
+"""What feeds a training loop, whatever the data: shares of a step, and predictions for a part.
 
-All feeds answer the same questions, so that one loop trains every model on every task.
+All feeds have the same interface, so that one loop trains every model on every task.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,10 +21,10 @@ class Share:
     """A rank's part of one optimiser step.
 
     Attributes:
-        batch: what the model reads; graphs of a collection in parts of like size.
+        batch: what the model reads; graphs of a collection in parts of similar size.
         rows: rows of the step over all ranks, which the summed loss is divided by.
-        label: class of each graph of the batch, or of each pair; None where the batch or the feed has them.
-        pairs: [2, P] pairs of nodes of the batch whose links are asked for.
+        label: class of each graph of the batch, or of each pair; None if the batch or the feed has them.
+        pairs: [2, P] pairs of nodes of the batch whose links are to be predicted.
     """
 
     batch: SegmentBatch | GraphBatch | BlockGraph | tuple[GraphBatch, ...] | OpponentGraph | RowBatch
@@ -41,28 +41,29 @@ class Feed(Protocol):
 
     @property
     def epoch_ended(self) -> bool:
-        """Whether the running epoch has no more shares."""
+        """Whether the current epoch has no more shares."""
 
     def start_epoch(self, epoch: int) -> None:
-        """Get ready for an epoch, or stay where the cursor is if that epoch runs already."""
+        """Prepare for an epoch, or keep the cursor if that epoch is already running."""
 
     def shares(self) -> Iterator[Share]:
-        """What is left of the running epoch, for this rank."""
+        """The rest of the current epoch, for this rank."""
 
     def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
-        """This rank's part of a step's cross-entropy, summed over its rows; all ranks' parts add up to it."""
+        """This rank's part of a step's cross-entropy, summed over its rows; the parts of all ranks add up to
+        it."""
 
     def predict(self, model: nn.Module, part: str) -> Predictions:
-        """Answers for a part of the split, in evaluation mode."""
+        """Predictions for a part of the split, in evaluation mode."""
 
     def cursor(self) -> LoaderState | None:
-        """Place in the running epoch."""
+        """Position in the current epoch."""
 
     def sequencer(self) -> dict[str, Tensor] | None:
-        """Weights of position regression that made the sequences of the running epoch."""
+        """Weights of the position regression that produced the sequences of the current epoch."""
 
     def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
-        """Go to a saved place."""
+        """Go to a saved position."""
 
 
 class OneStepFeed:
@@ -70,7 +71,7 @@ class OneStepFeed:
 
     Args:
         num_rows: Rows of the step.
-        world_size: Number of ranks, which share out the heads and all see every row.
+        world_size: Number of ranks, which divide the heads and all see every row.
     """
 
     def __init__(self, num_rows: int, world_size: int) -> None:

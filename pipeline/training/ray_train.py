@@ -1,4 +1,4 @@
-"""A training in a group of Ray Train workers: as many as asked for, or as many as there is room for."""
+"""A training in a group of Ray Train workers: the requested number, or as many as there is room for."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from pipeline.training.job import TrainJob
 from pipeline.training.loop import train_worker
 from pipeline.training.memory_hint import memory_hint
 
-#: How often a group of workers is started again after one of them died.
+#: How many times a group of workers is restarted after one of them died.
 _MAX_FAILURES = 3
 _RAY_FILES = ".ray"
 
@@ -23,13 +23,13 @@ _RAY_FILES = ".ray"
 def train_on_ray(job: TrainJob) -> None:
     """Train in a group of workers with DistributedDataParallel; gloo on CPUs, NCCL on GPUs.
 
-    A range of workers starts with as many as the cluster has room for. When a node is lost the group goes on
-    with fewer, and when there is room again with more, each time from the last checkpoint.
+    A range of workers starts with as many as the cluster has room for. When a node is lost, the group
+    continues with fewer workers, and with more when there is room again, each time from the last checkpoint.
 
     Raises:
-        UserError: what a worker found wrong, or what its death says about memory.
+        UserError: what a worker reported, or what its death says about memory.
     """
-    # The loop keeps its own checkpoints, so nothing is reported to the controller but the end.
+    # The loop keeps its own checkpoints, so only the end is reported to the controller.
     os.environ.setdefault("RAY_TRAIN_ENABLE_PRINT_PATCH", "0")
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
     resources = job.config.resources
@@ -78,15 +78,15 @@ def train_on_ray(job: TrainJob) -> None:
 
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
-    """Give Ctrl-C its meaning back.
+    """Restore the usual meaning of Ctrl-C.
 
-    Ray Train takes it over to end its workers, leaves with exit code 0 or 1, and keeps it.
+    Ray Train takes it over to end its workers, exits with code 0 or 1, and does not give it back.
     """
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
     except SystemExit as error:
-        if error.code not in (0, 1):  # another signal's
+        if error.code not in (0, 1):  # from another signal
             raise
         raise KeyboardInterrupt from None
     finally:
@@ -95,7 +95,7 @@ def _interrupts_kept() -> Iterator[None]:
 
 
 def _ray_storage(job: TrainJob) -> tuple[str, object | None]:
-    """Where Ray keeps its own notes on the group, which every node must see: a path and a file system."""
+    """Where Ray keeps its own records of the group, visible to every node: a path and a file system."""
     if job.mirror is None:
         return str(job.directory.parent / _RAY_FILES), None
     files, path = (job.mirror / _RAY_FILES).filesystem()
@@ -112,7 +112,7 @@ def ray_worker(settings: Mapping[str, object]) -> None:
     if not isinstance(job, TrainJob) or not isinstance(threads, int):
         raise TypeError(f"Expected a job and a number of threads (got {type(job)}, {type(threads)})")
     if read_failure(job, attempt) is not None:
-        # Ray starts the group again whatever ended it; what one rank found wrong would be wrong again.
+        # Ray restarts the group whatever ended it, but an error that one rank reported would occur again.
         return
     torch.set_num_threads(threads)
     context = ray.train.get_context()
@@ -124,20 +124,20 @@ def ray_worker(settings: Mapping[str, object]) -> None:
 
 
 def failure_note(job: TrainJob, attempt: str) -> Path:
-    """Where a worker tells the driver, in one line, what no retry would mend."""
+    """Where a worker reports to the driver, in one line, an error that no retry would fix."""
     return job.directory / f".failure-{attempt}"
 
 
 def leave_failure(job: TrainJob, attempt: str, message: str) -> None:
-    """Tell the driver, and the group that Ray starts next."""
+    """Report an error to the driver, and to the group that Ray starts next."""
     failure_note(job, attempt).write_text(message, encoding="utf-8")
     if job.mirror is not None:
-        with suppress(UserError):  # a storage that is away may be what went wrong
+        with suppress(UserError):  # unreachable storage may be the very cause
             (job.mirror / failure_note(job, attempt).name).write(message.encode())
 
 
 def read_failure(job: TrainJob, attempt: str) -> str | None:
-    """What a worker found wrong, on this node or another."""
+    """The error that a worker reported, on this node or another."""
     note = failure_note(job, attempt)
     if note.exists():
         return note.read_text(encoding="utf-8")
@@ -153,5 +153,6 @@ def explain_failure(job: TrainJob, error: Exception) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (
         f"Expected the workers to finish (got, after {_MAX_FAILURES} restarts, "
-        f"{lines[-1] if lines else type(error).__name__}); the same command goes on from the last checkpoint"
+        f"{lines[-1] if lines else type(error).__name__}); "
+        "the same command continues from the last checkpoint"
     )

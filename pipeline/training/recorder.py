@@ -1,4 +1,4 @@
-"""What rank 0 writes while training: signs of life, a line per epoch, metrics, and the result at the end."""
+"""What rank 0 writes while training: regular status, a line per epoch, metrics, and the result at the end."""
 
 import time
 
@@ -8,7 +8,7 @@ from pipeline.training.checkpoint import TrainState
 from pipeline.training.job import TrainJob
 from pipeline.training.results import EpochRecord, Now, TrainResult, append_epoch, write_now, write_result
 
-#: Seconds between two signs of life in mid-epoch.
+#: Seconds between two status updates in mid-epoch.
 _BEAT_SECONDS = 1.0
 
 
@@ -24,7 +24,7 @@ class Recorder:
         self._epoch_start, self._rows_before = time.monotonic(), state.rows
 
     def start_epoch(self, state: TrainState) -> None:
-        """Begin to measure the throughput of an epoch, or of what is left of it."""
+        """Start measuring the throughput of an epoch, or of the rest of it."""
         self._epoch_start, self._rows_before = time.monotonic(), state.rows
 
     def rows_per_second(self, state: TrainState) -> float:
@@ -32,7 +32,7 @@ class Recorder:
         return (state.rows - self._rows_before) / max(time.monotonic() - self._epoch_start, 1e-9)
 
     def record_step(self, state: TrainState, steps_per_epoch: int) -> None:
-        """Tell whoever watches where the training stands, now and then."""
+        """Write, every few seconds, where the training stands."""
         now, before = time.monotonic(), self._beat_state
         passed = now - self._beat
         if not self._writes or (passed < _BEAT_SECONDS and not self._silent):
@@ -47,7 +47,7 @@ class Recorder:
             steps_per_second=(state.step - before.step) / passed,
         )
         write_now(self._job.directory, standing)
-        self._silent = False  # the first step is told at once
+        self._silent = False  # the first step is reported immediately
         self._beat, self._beat_state = now, state
 
     def record_epoch(
@@ -66,7 +66,7 @@ class Recorder:
             state: Where the training stands, before the next epoch begins.
             validation: Scores on the validation part; None for an epoch that was not validated.
             metric: The score that selects the best epoch.
-            rows_per_second: Throughput of the epoch, validation not counted.
+            rows_per_second: Throughput of the epoch, not counting validation.
             learning_rate: Learning rate of its last step.
             seconds: Time spent training so far.
         """
@@ -86,14 +86,14 @@ class Recorder:
         self._log(record.epoch, record.metrics())
 
     def record_result(self, result: TrainResult) -> None:
-        """Write what the training came to."""
+        """Write the result of the training."""
         if self._writes:
             self._log(result.epochs, result.metrics())
             write_result(self._job.directory, result)
             self._job.publish()
 
     def close(self) -> None:
-        """Send what MLflow has not got yet."""
+        """Send what MLflow has not received yet."""
         if self._tracker is not None:
             self._tracker.close()
 

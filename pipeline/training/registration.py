@@ -1,4 +1,4 @@
-"""The best of some trainings as a version of a registered model."""
+"""The best of several trainings as a version of a registered model."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from pipeline.training.results import TrainResult
 
 
 def register_best(config: Config, trainings: Sequence[TrainResult], name: str, alias: str) -> Registered:
-    """Register the model of the training with the best validation score; the test part chooses nothing.
+    """Register the model of the training with the best validation score; the test part plays no role.
 
     Raises:
         UserError: If its run has not reached the tracker, or the tracker refuses the name.
@@ -22,7 +22,7 @@ def register_best(config: Config, trainings: Sequence[TrainResult], name: str, a
     if note is None or note.run_id is None:
         raise UserError(
             f"Expected the run of '{best.checkpoint.parent}' to have reached the tracker (got none): "
-            "`cocn track sync`, then the same command again"
+            "run `cocn track sync`, then the same command again"
         )
     uri = tracking_uri(config.tracking.uri, config.output)
     store = TrackingStore(uri, config.output.absolute() / ARTIFACTS)

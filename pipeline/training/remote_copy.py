@@ -1,7 +1,7 @@
-"""Copies of trainings in an object store: continued from anywhere, whatever became of the machine.
+"""Copies of trainings in an object store: they can be continued from any machine.
 
 A training's index is one object that holds its small files and the digests of its checkpoints. It is written
-after them, so that whoever reads it finds a whole training.
+after them, so that a reader always finds a complete training.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class Part(BaseModel):
 
 
 class Index(BaseModel):
-    """What a copy holds."""
+    """The content of a copy."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -57,7 +57,7 @@ class Index(BaseModel):
 
     @property
     def progress(self) -> tuple[bool, int]:
-        """The larger, the further."""
+        """How far the copy got, to be compared with others: larger is further."""
         return RESULT in self.texts, self.step
 
     @property
@@ -66,7 +66,7 @@ class Index(BaseModel):
 
 
 def read_index(remote: Remote) -> Index | None:
-    """What lies at `remote`; None if no training does."""
+    """The index at `remote`; None if there is no training."""
     text = (remote / _INDEX).read()
     if text is None:
         return None
@@ -85,7 +85,7 @@ def reconcile(directory: Path, remote: Remote) -> None:
 
 
 def push(directory: Path, remote: Remote) -> None:
-    """Copy a training upwards; parts that are there already are left alone."""
+    """Upload a training; parts that are already there are left alone."""
     old, new = read_index(remote) or Index(), _describe(directory)
     for name, part in new.parts.items():
         if old.parts.get(name) != part:
@@ -172,7 +172,8 @@ def _pull_checkpoint(remote: Remote, directory: Path, name: str, index: Index) -
 
 @contextmanager
 def _one_at_a_time(directory: Path) -> Iterator[None]:
-    """Ranks on one node fill one directory: the first does it, the others find it done."""
+    """Let one rank of a node at a time into the block: the first fills the directory, the others find it
+    done."""
     directory.mkdir(parents=True, exist_ok=True)
     with hold_directory(directory, wait=True):
         yield

@@ -1,4 +1,4 @@
-"""What a training leaves behind in its directory, besides checkpoints: a line an epoch, and a result."""
+"""What a training leaves in its directory, apart from checkpoints: a line per epoch, and a result."""
 
 import json
 from pathlib import Path
@@ -30,13 +30,13 @@ class EpochRecord(BaseModel):
     seconds: float
 
     def metrics(self) -> dict[str, float]:
-        """What the tracker is told."""
+        """The metrics that are sent to the tracker."""
         values = self.model_dump(exclude={"epoch", "step", "seconds"})
         return {name: value for name, value in values.items() if value is not None}
 
 
 class Now(BaseModel):
-    """Where a training stands in mid-epoch, for whoever watches."""
+    """Where a training stands in mid-epoch, for progress displays."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,7 +51,7 @@ class Now(BaseModel):
 
 
 class TrainResult(BaseModel):
-    """What a training came to."""
+    """The result of a training."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -71,16 +71,16 @@ class TrainResult(BaseModel):
     weights_sha256: str
     checkpoint: Path
     protocol: str = "holdout"
-    """`gin` where the epoch was selected on the test part itself."""
+    """`gin` if the epoch was selected on the test part itself."""
     test_rows: int | None = None
     """Labelled test rows that were scored: a sample of them where the time budget is too small for all."""
     gates: dict[str, float] = {}
     """Share of each input block in what a modern model, or SIGN, reads; empty for other models."""
     out_of_time: bool = False
-    """Whether the time budget ended it; with a larger one it goes on."""
+    """Whether the time budget ended it; with a larger one it continues."""
 
     def metrics(self) -> dict[str, float]:
-        """What the tracker is told."""
+        """The metrics that are sent to the tracker."""
         names = ("test_metric", "best_val_metric", "train_seconds", "num_parameters", "peak_memory_mb")
         scores = {f"test_{name}": value for name, value in self.test.items()}
         gates = {f"gate/{block}": share for block, share in self.gates.items()}
@@ -88,7 +88,7 @@ class TrainResult(BaseModel):
 
 
 def append_epoch(directory: Path, record: EpochRecord) -> None:
-    """Add a line to `epochs.jsonl`, also after one that a kill cut off."""
+    """Append a line to `epochs.jsonl`, even after a line that was cut off by a kill."""
     path = directory / EPOCHS
     before = path.read_bytes() if path.exists() else b""
     cut_off = bool(before) and not before.endswith(b"\n")
@@ -97,7 +97,7 @@ def append_epoch(directory: Path, record: EpochRecord) -> None:
 
 
 def read_epochs(directory: Path) -> list[EpochRecord]:
-    """The epochs of a training, each once, the last word on it counting."""
+    """The epochs of a training; if an epoch was recorded more than once, its last record."""
     path = directory / EPOCHS
     if not path.exists():
         return []
@@ -107,18 +107,18 @@ def read_epochs(directory: Path) -> list[EpochRecord]:
 
 
 def write_now(directory: Path, now: Now) -> None:
-    """Say where the training stands."""
+    """Write where the training stands."""
     replace_text(directory / _NOW, now.model_dump_json(indent=1))
 
 
 def read_now(directory: Path) -> Now | None:
-    """Where the training stood last."""
+    """Where the training last stood."""
     path = directory / _NOW
     return Now.model_validate_json(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def write_result(directory: Path, result: TrainResult) -> None:
-    """Write the result whole or not at all."""
+    """Write the result atomically."""
     replace_text(directory / RESULT, result.model_dump_json(indent=1))
 
 
@@ -129,14 +129,14 @@ def read_result(directory: Path) -> TrainResult | None:
 
 
 def reset_peak_memory() -> None:
-    """Forget the peaks of trainings that this process did before."""
+    """Reset the peaks left by earlier trainings in this process."""
     reset_peak()
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
 
 
 def peak_memory_mb() -> float:
-    """Largest memory of this process since the reset; on CUDA that of the device."""
+    """Peak memory of this process since the reset; with CUDA, that of the device."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**20
     return peak_memory() / 2**20

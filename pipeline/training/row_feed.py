@@ -1,4 +1,4 @@
-"""Mini-batches of rows for networks that read no graph as they train; only rows that count are computed."""
+"""Mini-batches of rows for networks that read no graph while they train; only needed rows are computed."""
 
 from collections.abc import Iterator, Mapping
 
@@ -20,19 +20,19 @@ from pipeline.training.inputs import part_code
 from pipeline.training.opponent_inputs import RowTable, read_rows, scale_rows
 from pipeline.training.protocol import Share
 
-#: Rows that are evaluated at once.
+#: Rows evaluated at once.
 _EVALUATION_ROWS = 16_384
-#: Bytes of training rows that are copied next to one another; more of them are read where they lie.
+#: Limit in bytes for copying training rows into one array; beyond it they are read in place.
 _RESIDENT_BYTES = 2**30
 
 
 class RowFeed:
-    """Mini-batches of training rows; the order depends on seed and epoch alone.
+    """Mini-batches of training rows; the order depends on seed and epoch only.
 
     Args:
         store: The graph.
         config: The configuration.
-        model: Says which blocks it reads; its scales are taken from the rows.
+        model: Determines the blocks to read; its scales are fitted to the rows.
         device: Where batches go.
     """
 
@@ -114,7 +114,7 @@ class RowFeed:
 
 
 class _ResidentRows:
-    """The training rows, copied next to one another where they fit, else read where they lie."""
+    """The training rows, copied into one array if they fit, otherwise read in place."""
 
     def __init__(
         self, table: RowTable, rows: NDArray[np.int64], resident: RowBatch | None, device: torch.device
@@ -128,7 +128,7 @@ class _ResidentRows:
         return cls(table, rows, table.take(rows, device) if fits else None, device)
 
     def take(self, chosen: NDArray[np.int64]) -> RowBatch:
-        """Training rows by their number among them."""
+        """Training rows by their index among the training rows."""
         if self._resident is None:
             return self._table.take(self._rows[chosen], self._device)
         places = torch.from_numpy(chosen).to(self._device)
@@ -138,7 +138,7 @@ class _ResidentRows:
 def row_batches(
     table: RowTable, rows: NDArray[np.int64], device: torch.device
 ) -> Iterator[tuple[NDArray[np.int64], RowBatch]]:
-    """Some rows in batches for evaluation, with their numbers."""
+    """The given rows in batches for evaluation, with their numbers."""
     for start in range(0, rows.size, _EVALUATION_ROWS):
         chosen = rows[start : start + _EVALUATION_ROWS]
         yield chosen, table.take(chosen, device)

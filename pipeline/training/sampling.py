@@ -1,4 +1,4 @@
-"""Neighbourhoods sampled around some nodes, on the store's own arrays: no compiled extra is needed."""
+"""Neighbourhoods sampled around given nodes, on the store's own arrays: no compiled extra is needed."""
 
 # mypy: allow-untyped-decorators, allow-untyped-defs
 
@@ -23,8 +23,8 @@ class Neighbourhood:
 
     Attributes:
         nodes: [T] node ids, the seeds first.
-        adjacency: [T, T] SciPy matrix of ones; row i holds the neighbours that were sampled of node i, none
-            for the outermost nodes.
+        adjacency: [T, T] SciPy matrix of ones; row i holds the sampled neighbours of node i, none for the
+            outermost nodes.
     """
 
     nodes: NDArray[np.int64]
@@ -32,11 +32,11 @@ class Neighbourhood:
 
 
 class NeighbourSampler:
-    """Samples without replacement; with fan-outs of at least the largest degree it takes every neighbour.
+    """Samples without replacement; fan-outs of at least the largest degree take every neighbour.
 
     Args:
         csr: The graph, both directions of every edge.
-        fan_outs: Neighbours that are sampled of a node, hop by hop.
+        fan_outs: Neighbours sampled per node, hop by hop.
     """
 
     def __init__(self, csr: CSR, fan_outs: Sequence[int]) -> None:
@@ -46,7 +46,7 @@ class NeighbourSampler:
         self._place = np.full(csr.num_nodes, -1, dtype=np.int64)
 
     def sample(self, seeds: NDArray[np.int64], seed: int) -> Neighbourhood:
-        """Nodes within some hops of `seeds`; the same seed gives the same ones."""
+        """Nodes within a few hops of `seeds`; the same seed gives the same ones."""
         nodes, rows, columns = [seeds], [], []
         self._place[seeds] = np.arange(seeds.size)
         frontier, start = seeds, 0
@@ -106,7 +106,7 @@ def _sample(indptr, indices, frontier, fan_out, state, found):
 
 @njit(cache=True, nogil=True)
 def _number_new(found, place, known):
-    """Number the nodes that were not seen before, from `known` on, and return them."""
+    """Number the nodes that were not seen before, starting at `known`, and return them."""
     fresh = np.empty(found.size, dtype=np.int64)
     count = 0
     for node in found:

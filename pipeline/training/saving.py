@@ -1,4 +1,5 @@
-"""When a training saves itself: the last state every so many seconds, the best one whenever there is one."""
+"""When a training saves itself: the last state at fixed intervals, the best one whenever there is a new
+best."""
 
 import time
 
@@ -11,7 +12,7 @@ from pipeline.training.origin import Origin
 
 
 class CheckpointSaver:
-    """Saves on rank 0; on the other ranks nothing is ever due, and nothing is written."""
+    """Saves on rank 0; on other ranks nothing is ever due or written."""
 
     def __init__(self, job: TrainJob, origin: Origin, rank: int) -> None:
         self._job = job

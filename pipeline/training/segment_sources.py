@@ -1,4 +1,4 @@
-"""Segments of a part of the nodes, for training and prediction alike: from shards, or by a learned order."""
+"""Segments of a part of the nodes, for training and prediction: from shards, or by a learned order."""
 
 from collections.abc import Iterator, Mapping
 
@@ -16,7 +16,7 @@ from pipeline.segments.windows import Segments, build_segments
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.inputs import part_code, part_of_rows
 
-#: Rows of position regression that are computed at once when a graph is sequenced anew.
+#: Rows of position regression computed at once when the nodes are reordered.
 _POSITION_ROWS = 65_536
 
 
@@ -29,8 +29,8 @@ def open_part(
         store: The graph.
         split: Number of the split.
         part: `train`, `val`, `test`, or `rest` for the nodes in none.
-        table: What is read of each node.
-        segments: Segments by an order that was learned; None for those in the store's shards.
+        table: What is read for each node.
+        segments: Segments by a learned order; None for those in the store's shards.
     """
     if segments is None:
         return open_segments(store, split, part, table)

@@ -23,8 +23,8 @@ class WholeGraphFeed(OneStepFeed):
     Args:
         store: The graph.
         config: The configuration.
-        model: Told when an epoch starts; the scale of its features is taken from the store.
-        device: Where the graph lives.
+        model: Notified when an epoch starts; the scale of its features is fitted to the store.
+        device: Where the graph is kept.
     """
 
     def __init__(self, store: GraphStore, config: Config, model: Opponent, device: torch.device) -> None:

@@ -105,7 +105,7 @@ def test_a_death_by_memory_says_what_to_lower(tiny_store: GraphStore, death: str
 def test_any_other_death_is_told_in_one_line(tiny_store: GraphStore) -> None:
     told = explain_failure(make_job(tiny_store), RuntimeError("worker errors:\n  File x\nKeyError: 'a'\n"))
     assert "KeyError: 'a'" in told
-    assert "goes on from the last checkpoint" in told
+    assert "continues from the last checkpoint" in told
     assert "\n" not in told
 
 
