@@ -149,7 +149,9 @@ def _view(result: "Prepared") -> "Table":
     table = Table("stage", "seconds", "peak memory", "", box=None, padding=(0, 2, 0, 0))
     for stage in result.stages:
         memory = f"{stage.peak_memory_bytes / 2**20:,.0f} MiB"
-        table.add_row(stage.name, f"{stage.seconds:,.1f}", memory, "done before" if stage.done_before else "")
+        table.add_row(
+            stage.name, f"{stage.seconds:,.1f}", memory, "already done" if stage.done_before else ""
+        )
     graphs = f"{result.num_graphs:,} graphs, " if result.num_graphs > 1 else ""
     covered = "" if result.coverage is None else f"; {result.coverage:.1%} of the edges covered"
     counts = f"{result.num_nodes:,} nodes, {result.num_edges:,} entries"

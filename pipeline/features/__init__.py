@@ -1,4 +1,4 @@
-"""What models read of a node besides its own features: averages over neighbours, and how ties are arranged.
+"""What models read of a node in addition to its own features: averages over neighbours, and tie arrangement.
 
 In: features and the graph of a store. Out: the stages `propagated-K` and `arrangement`.
 

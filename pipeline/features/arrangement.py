@@ -1,7 +1,7 @@
-"""The arrangement of a collection's graphs, found once: where ties stand, symmetries, structural positions.
+"""The arrangement of a collection's graphs, computed once: order of ties, symmetries, structural positions.
 
-Finding a canonical arrangement is a search in every graph, and structural positions need all distances in it.
-Both depend on the graph alone, so they are a stage of the store, and a step of training only gathers them.
+Finding a canonical arrangement takes a search in every graph, and structural positions need all distances
+in it. Both depend on the graph only, so they are a stage of the store, and a training step only gathers them.
 """
 
 import numpy as np
@@ -27,13 +27,13 @@ class ArrangementSummary(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     columns: int
-    """Columns of the structural positions."""
+    """Number of columns of the structural positions."""
     with_positions: int
-    """Graphs that were small enough for them."""
+    """Number of graphs small enough to have them."""
 
 
 class _ArrangementParameters(BaseModel):
-    """What decides the arrangement."""
+    """What determines the arrangement."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -42,12 +42,12 @@ class _ArrangementParameters(BaseModel):
 
 
 def write_arrangement(store: GraphStore, truncate: int, *, replace: bool = False) -> bool:
-    """Arrange every graph of a collection; False if that was done before.
+    """Arrange every graph of a collection; False if that was already done.
 
     Args:
         store: The collection.
         truncate: Hops of the structural positions.
-        replace: Replace an arrangement with other parameters, instead of refusing.
+        replace: Replace an arrangement with other parameters instead of refusing.
     """
     with store.begin(STAGE, _ArrangementParameters(truncate=truncate), replace=replace) as stage:
         if stage.done:
@@ -72,9 +72,9 @@ def write_arrangement(store: GraphStore, truncate: int, *, replace: bool = False
 def arrange(
     edges: torch.Tensor, features: NDArray[np.float32], truncate: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """Place of each node of one graph, the first node it can be exchanged with, and its positions.
+    """Rank of each node of one graph, the first node it can be exchanged with, and its positions.
 
-    Graphs that are too large for all their distances have positions of zero.
+    Graphs that are too large to compute all distances have positions of zero.
     """
     size = len(features)
     colours = torch.from_numpy(np.array(features)).double() if features.shape[1] else None

@@ -1,6 +1,6 @@
 """Averages over neighbours, hop by hop, by tasks over ranges of rows.
 
-Averages are taken of standardised values. A node without neighbours gets zeros, which is the average node.
+Averages are taken over standardised values. A node without neighbours gets zeros, like the average node.
 """
 
 # mypy: allow-untyped-decorators, allow-untyped-defs
@@ -30,9 +30,9 @@ from pipeline.store.graph_store import GraphStore
 from pipeline.store.stage import Stage
 
 Direction = Literal["mean", "out", "in"]
-# Products (edges × columns) of one hop from which Ray's tasks pay for its start.
+# Products (edges × columns) per hop above which Ray's tasks pay for its start.
 PARALLEL_PRODUCTS = 1_000_000_000
-#: The value of every float16, by its bits: numba knows no halves.
+#: The value of every float16, by its bits: numba has no half precision.
 HALF_VALUES = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
@@ -43,10 +43,10 @@ def write_average(
 
     Args:
         store: The store.
-        direction: All neighbours, those that a node points at, or those that point at it.
+        direction: All neighbours, those that a node points to, or those that point to it.
         hop: Number of the hop, from 1.
         source: Block that the first hop averages.
-        scale: How the columns are brought to scale.
+        scale: How the columns are scaled.
         replace: Drop a block that was written with other parameters.
     """
     before = source if hop == 1 else f"{direction}-{hop - 1}"
@@ -62,7 +62,7 @@ def neighbours(csr: CSR, direction: Direction) -> CSR:
 
 
 def _fill(store: GraphStore, direction: Direction, previous: str, stage: Stage) -> list[str]:
-    store.locate(previous)  # Verifies it here; a task maps what its own node has.
+    store.locate(previous)  # Verified here; a task maps its own node's copy.
     csr = neighbours(store.csr() if direction != "mean" else store.undirected_csr(), direction)
     ranges = row_ranges(store.num_nodes)
     columns = column_array(store.table(previous), VALUES).shape[1]
@@ -81,7 +81,8 @@ def _fill(store: GraphStore, direction: Direction, previous: str, stage: Stage) 
 
 
 def write_range(stage: Stage, name: str, csr: CSR, previous: str, bounds: tuple[int, int]) -> None:
-    """Average the neighbours of the nodes from `bounds[0]` to before `bounds[1]` and write the rows."""
+    """Average the neighbours of the nodes from `bounds[0]` up to, not including, `bounds[1]`; write the
+    rows."""
     start, stop = bounds
     values = column_array(stage.read_input(previous), VALUES)
     write_rows(stage, name, average_rows(csr, values, start, stop))

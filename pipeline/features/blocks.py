@@ -1,16 +1,16 @@
 """Input blocks in the store: what a model reads of a node, one file of standardised columns per block.
 
-A block is a stage of its own, so that blocks can be added later, and a killed run continues with the rows
-that are missing. Values are standardised once, with statistics over all nodes that are kept beside them, and
-stored as float16: after standardisation three digits are all that a model can use.
+A block is a separate stage, so that blocks can be added later, and a killed run continues with the missing
+rows. Values are standardised once, with statistics over all nodes that are stored with them, and kept as
+float16: after standardisation three digits are all that a model can use.
 
 | block | columns |
 |---|---|
 | `own` | the node's own features |
-| `projected` | principal components of wide features, which averages are taken of |
+| `projected` | principal components of wide features, used for averages |
 | `mean-K` | averages over the neighbours, K times |
-| `out-K`, `in-K` | the same over the nodes that a node points at, or that point at it |
-| `structure` | degrees, distance profile, core number, PageRank, clustering, size of the community |
+| `out-K`, `in-K` | the same over the nodes that a node points to, or that point to it |
+| `structure` | degrees, distance profile, core number, PageRank, clustering, community size |
 | `labels-S` | classes of the neighbours that are training nodes of split S, never the node's own |
 
 Legend: n nodes, D columns of a block.
@@ -38,19 +38,19 @@ STATISTICS_FILE = "statistics.arrow"
 VALUES = "values"
 
 Halves = NDArray[np.float16]
-#: How a block is brought to scale: each column on its own, all columns alike, or not at all.
+#: How a block is scaled: each column on its own, all columns alike, or not at all.
 Scale = Literal["columns", "whole", "none"]
 
 
 class BlockParameters(BaseModel):
-    """Everything that decides the bytes of a block."""
+    """Everything that determines the bytes of a block."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     block: str
     version: int = 1
     columns: int = 0
-    """Columns that are asked for, where the block leaves a choice."""
+    """Number of columns, if the block leaves a choice."""
 
 
 class BlockSummary(BaseModel):
@@ -64,7 +64,7 @@ class BlockSummary(BaseModel):
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a block was standardised with: (raw − mean) / deviation, column by column."""
+    """The statistics of a block's standardisation: (raw − mean) / deviation, column by column."""
 
     mean: NDArray[np.float64]
     deviation: NDArray[np.float64]
@@ -82,7 +82,7 @@ def open_block(store: GraphStore, block: str) -> Halves:
     """The standardised values of a block, [n, D], mapped into memory.
 
     Raises:
-        UserError: if it was not computed.
+        UserError: if it has not been computed.
     """
     name = stage_name(block)
     if not store.has(name):
@@ -91,7 +91,7 @@ def open_block(store: GraphStore, block: str) -> Halves:
 
 
 def read_statistics(store: GraphStore, block: str) -> Statistics:
-    """What a block was standardised with."""
+    """The statistics of a block's standardisation."""
     name = f"{stage_name(block)}/{STATISTICS_FILE}"
     mean, deviation = (
         cast("NDArray[np.float64]", store.array(name, column)) for column in ("mean", "deviation")
@@ -108,13 +108,13 @@ def write_block(
     requires: tuple[str, ...] = (),
     replace: bool = False,
 ) -> bool:
-    """Write a block as a stage: raw rows in files of scratch, their statistics, the standardised values.
+    """Write a block as a stage: raw rows in scratch files, their statistics, the standardised values.
 
     Args:
         store: The store.
-        parameters: What decides the block.
+        parameters: What determines the block.
         fill: Writes the raw rows, and returns the names of the scratch files in the order of the rows.
-        scale: How columns are brought to scale.
+        scale: How columns are scaled.
         requires: Stages that `fill` reads.
         replace: Drop a block that was written with other parameters.
 
@@ -150,7 +150,7 @@ def _read_rows(stage: Stage, name: str) -> Floats:
 
 
 def _measure(stage: Stage, names: list[str], scale: Scale) -> Statistics:
-    """Mean and deviation of every column over all nodes; columns that never change are left as they are."""
+    """Mean and deviation of every column over all nodes; constant columns are left as they are."""
     count, total, squares = 0, np.zeros(0), np.zeros(0)
     for name in names:
         rows = _read_rows(stage, name).astype(np.float64)
@@ -171,7 +171,7 @@ def _measure(stage: Stage, names: list[str], scale: Scale) -> Statistics:
 
 
 def _write_values(stage: Stage, names: list[str], num_nodes: int, statistics: Statistics) -> None:
-    # A mapped file instead of memory: readers need one chunk, and a block may not fit.
+    # A mapped file instead of memory: readers need one chunk, and a block may not fit into memory.
     shape = (num_nodes, len(statistics.mean))
     whole = np.memmap(stage.workspace / "joined.bin", dtype=np.float16, mode="w+", shape=shape)
     largest = float(np.finfo(np.float16).max)

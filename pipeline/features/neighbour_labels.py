@@ -2,12 +2,12 @@
 
 A node never reads its own class. For each direction the block has the share of each class among the
 neighbours whose class is known, and the share of neighbours whose class is known. For two hops it has the
-same over paths that do not return to the node, where each neighbour counts alike whatever its degree:
+same over paths that do not return to the node, where each neighbour has equal weight whatever its degree:
 
     s_i = Σ_{j ∈ N(i)} 1/(d_j − 1) Σ_{l ∈ N(j), l ≠ i} y_l
 
-In a directed graph two such hops also lead over nodes that both point at (l points at what i points at), and
-over nodes that point at both.
+In a directed graph such paths also lead over nodes that both point to (l points to what i points to), and
+over nodes that point to both.
 
 Legend: n nodes, C classes.
 """
@@ -28,7 +28,7 @@ from pipeline.store.stage import Stage
 
 #: With more classes the block would be wider than the features of most graphs.
 MOST_CLASSES = 512
-#: Paths of two hops that lead to a known class count only above this weight.
+#: Minimum weight of two-hop paths to a known class for them to count.
 LEAST_WEIGHT = 1e-3
 
 
@@ -38,7 +38,7 @@ def block_name(split: int) -> str:
 
 
 def has_labels(store: GraphStore) -> bool:
-    """Whether classes of neighbours can be a block."""
+    """Whether the classes of neighbours can be a block."""
     return 1 < store.manifest.num_classes <= MOST_CLASSES and store.num_splits > 0
 
 
@@ -75,7 +75,7 @@ def _fill(store: GraphStore, split: int, stage: Stage) -> list[str]:
 
 
 def _count_all(stage: Stage, csr: CSR, known: Integers, classes: int, name: str) -> NDArray[np.float32]:
-    """Neighbours of each class of every node, in a mapped file: [n, C]."""
+    """Number of neighbours of each class for every node, in a mapped file: [n, C]."""
     shape = (csr.num_nodes, classes)
     counts = np.memmap(stage.workspace / f"counts-{name}.bin", dtype=np.float32, mode="w+", shape=shape)
     _count(csr.indptr, csr.indices, known, 0, counts)
@@ -83,7 +83,7 @@ def _count_all(stage: Stage, csr: CSR, known: Integers, classes: int, name: str)
 
 
 def share_classes(csr: CSR, known: Integers, classes: int, start: int, stop: int) -> NDArray[np.float32]:
-    """Share of each class among neighbours of known class, and share of known ones. [rows, C + 1]"""
+    """Share of each class among neighbours of known class, and the share of those. [rows, C + 1]"""
     counts = np.zeros((stop - start, classes), dtype=np.float32)
     _count(csr.indptr, csr.indices, known, start, counts)
     degrees = np.diff(csr.indptr[start : stop + 1])
@@ -101,7 +101,7 @@ def share_second_hop(
         there: Neighbours of the first hop.
         back: Neighbours of the second hop.
         known: Class of every training node, −1 for others.
-        first: Neighbours of each class by the second hop, of every node.
+        first: For every node, its second-hop neighbours counted by class.
         start: First row.
         stop: Row after the last.
     """
@@ -135,6 +135,6 @@ def _sum_second(indptr, indices, back_indptr, known, first, start, sums):
                 continue
             weight = np.float32(1.0 / paths)
             for column in range(sums.shape[1]):
-                # Counts are whole numbers: taking the node's own label away leaves no rounding.
+                # Counts are integers: subtracting the node's own label leaves no rounding error.
                 mine = np.float32(1) if known[node] == column else np.float32(0)
                 sums[row, column] += weight * (first[other, column] - mine)

@@ -19,10 +19,10 @@ from pipeline.store.stage import Stage
 
 OWN = "own"
 PROJECTED = "projected"
-#: Wide features with at most this share of non-zero entries are words in a bag.
+#: Wide features with at most this share of non-zero entries are treated as bags of words.
 SPARSE_SHARE = 0.2
 WIDE_COLUMNS = 512
-#: Averages over neighbours are taken of principal components where wide features have more entries than this.
+#: Averages over neighbours use principal components if wide features have more entries than this.
 LARGE_ENTRIES = 2**26
 COMPONENTS = 256
 POWER_ITERATIONS = 2
@@ -30,7 +30,7 @@ OVERSAMPLING = 16
 
 
 def own_scale(store: GraphStore) -> Scale:
-    """How features are brought to scale: sparse ones row by row, others column by column.
+    """How features are scaled: sparse ones row by row, others column by column.
 
     A rare word would become a huge number if its column were standardised.
     """
@@ -38,7 +38,7 @@ def own_scale(store: GraphStore) -> Scale:
 
 
 def is_sparse(store: GraphStore) -> bool:
-    """Whether the features are mostly zero, as words in a bag are."""
+    """Whether the features are mostly zero, like bags of words."""
     features = store.features()
     if not is_wide(store):
         return False
@@ -52,7 +52,7 @@ def is_wide(store: GraphStore) -> bool:
 
 
 def needs_projection(store: GraphStore) -> bool:
-    """Whether averages are taken of principal components instead of the features themselves."""
+    """Whether averages use principal components instead of the features themselves."""
     return is_wide(store) and store.manifest.num_features * store.num_nodes > LARGE_ENTRIES
 
 
@@ -80,13 +80,13 @@ def _fill_own(store: GraphStore, sparse: bool, stage: Stage) -> list[str]:
 
 
 def unit_rows(rows: Floats) -> Floats:
-    """Rows scaled to length 1; rows of zeros stay."""
+    """Rows scaled to length 1; rows of zeros are unchanged."""
     length = np.sqrt((rows.astype(np.float64) ** 2).sum(1, keepdims=True))
     return np.asarray(rows / np.maximum(length, 1e-9), dtype=np.float32)
 
 
 def _mean_entry(features: Floats) -> float:
-    """Root of the mean square of the non-zero entries of rows of length 1."""
+    """Root mean square of the non-zero entries of rows of length 1."""
     present, entries = 0, 0
     for start in range(0, len(features), 65_536):
         rows = features[start : start + 65_536]

@@ -28,12 +28,12 @@ BLOCK_ROWS = 65_536
 _FEATURES_FILE = "nodes/features.arrow"
 _RESULT_FILE = "features.arrow"
 _COLUMN = "features"
-# Products (edges × features) of one step from which Ray's tasks pay for its start.
+# Products (edges × features) per step above which Ray's tasks pay for its start.
 _PARALLEL_PRODUCTS = 1_000_000_000
 
 
 class _PropagationParameters(BaseModel):
-    """Everything that decides the bytes of one step."""
+    """Everything that determines the bytes of one step."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -54,17 +54,17 @@ def propagate_features(
     replace: bool = False,
     parallel: bool | None = None,
 ) -> bool:
-    """Write ÃX, Ã²X, … Ã^steps X, with Ã = D^-½ A D^-½; steps that are there already are kept.
+    """Write ÃX, Ã²X, … Ã^steps X, with Ã = D^-½ A D^-½; existing steps are kept.
 
-    A step is a stage of its own that reads the one before, so more steps can be added later. A killed run
-    goes on with the blocks that are missing.
+    A step is a separate stage that reads the one before, so more steps can be added later. A killed run
+    continues with the missing blocks.
 
     Args:
         store: A store with features.
         steps: Largest power (t in the paper).
-        self_loops: Give every node an edge to itself; those of the graph itself never count.
+        self_loops: Give every node an edge to itself; self-loops of the graph itself never count.
         replace: Drop steps that were written with other parameters.
-        parallel: Use Ray; by default where the graph is large enough to pay for its start.
+        parallel: Use Ray; by default if the graph is large enough to pay for its start.
 
     Returns:
         Whether there was anything to do.
@@ -84,7 +84,7 @@ def open_propagated(store: GraphStore, step: int) -> NDArray[np.float32]:
     """Ã^step X, [n, D], mapped into memory; step 0 is X itself.
 
     Raises:
-        UserError: if it was not computed.
+        UserError: if it has not been computed.
     """
     if step == 0:
         return store.features()
@@ -101,7 +101,7 @@ def _propagate_once(store: GraphStore, step: int, self_loops: bool, replace: boo
         if stage.done:
             return False
         previous = _FEATURES_FILE if step == 1 else f"{stage_name(step - 1)}/{_RESULT_FILE}"
-        store.locate(previous)  # Verifies it here; a task maps what its own node has.
+        store.locate(previous)  # Verified here; a task maps its own node's copy.
         csr = store.undirected_csr()
         with open_tasks(parallel) as tasks:
             names = _write_blocks(tasks, stage, csr, previous, self_loops)
@@ -136,7 +136,7 @@ def write_block(
     block: tuple[int, int],
     self_loops: bool,
 ) -> None:
-    """Compute and write the rows from `block[0]` to before `block[1]`."""
+    """Compute and write the rows from `block[0]` up to, not including, `block[1]`."""
     start, stop = block
     x = cast("NDArray[np.float32]", column_array(stage.read_input(previous), _COLUMN))
     out = np.empty((stop - start, x.shape[1]), dtype=np.float32)
@@ -145,7 +145,7 @@ def write_block(
 
 
 def _join_blocks(stage: Stage, names: list[str], num_nodes: int, num_features: int) -> None:
-    # A mapped file instead of memory: readers need one chunk, and the features may not fit.
+    # A mapped file instead of memory: readers need one chunk, and the features may not fit into memory.
     whole = np.memmap(
         stage.workspace / "joined.bin", dtype=np.float32, mode="w+", shape=(num_nodes, num_features)
     )

@@ -1,4 +1,4 @@
-"""Which input blocks a model reads of a store, and how they are written where they are missing."""
+"""Which input blocks a model reads of a store, and how the missing ones are written."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ from pipeline.store.graph_store import GraphStore
 
 #: Hops of averages over neighbours that streaming models read.
 HOPS = 3
-#: Features for each training node from which a graph is tiny.
+#: A graph is tiny from this many features per training node on.
 TINY_RATIO = 8
 
 
 def streaming_blocks(store: GraphStore, split: int, *, labels: bool = True) -> tuple[str, ...]:
-    """Blocks of a record of which only its own rows can be read: hops are averaged beforehand."""
+    """Blocks for models that read only a record's own rows, so that hops are averaged beforehand."""
     averages = []
     if store.manifest.num_features and not is_tiny(store, split):
         averages = [f"mean-{hop}" for hop in range(1, 1 + HOPS)]
@@ -35,23 +35,24 @@ def hop_blocks(store: GraphStore, split: int, hops: int, *, labels: bool = True)
 
 
 def graph_blocks(store: GraphStore, split: int, *, labels: bool = True) -> tuple[str, ...]:
-    """Blocks of a node where the model itself averages over neighbours."""
+    """Blocks for models that average over neighbours themselves."""
     return (*_first(store), STRUCTURE, *_labels(store, split, labels))
 
 
 def is_tiny(store: GraphStore, split: int) -> bool:
-    """Whether there are so few training nodes that a model had better read little."""
+    """Whether there are so few training nodes that a model should read little."""
     rows = int((store.split(split) == 0).sum()) if store.num_splits else store.num_nodes
     return store.manifest.num_features > TINY_RATIO * rows
 
 
 def window_block(store: GraphStore) -> str:
-    """The block that windows read of their nodes. Classes of neighbours never: a node's own might return."""
+    """The block that windows read of their nodes; never classes of neighbours, or a node's own might
+    return."""
     return averaged_block(store) if store.manifest.num_features else STRUCTURE
 
 
 def averaged_block(store: GraphStore) -> str:
-    """The block that averages over neighbours are taken of."""
+    """The block from which averages over neighbours are computed."""
     return PROJECTED if needs_projection(store) else OWN
 
 
@@ -71,8 +72,8 @@ def block_widths(store: GraphStore, blocks: Sequence[str]) -> dict[str, int]:
 
 
 def write_blocks(store: GraphStore, blocks: Sequence[str], *, replace: bool = False) -> None:
-    """Write the blocks that are missing, and those that they are made from."""
-    # Columns of averages over few words are rarely other than zero, as the words themselves.
+    """Write the missing blocks, and those that they are computed from."""
+    # Columns of averages over few words are almost always zero, like the words themselves.
     scale: Scale = "whole" if is_wide(store) else "columns"
     for block in blocks:
         kind, _, number = block.partition("-")

@@ -1,11 +1,11 @@
-"""What the graph alone says of a node, as the block `structure`: all columns as logarithms, standardised.
+"""What the graph alone says about a node, as the block `structure`: logarithms, standardised.
 
 | columns | from |
 |---|---|
 | degree, or degrees in and out | the store |
 | distance profile | the stage `positions` |
 | mean degree of the neighbours | the store |
-| core number, PageRank, clustering, size of the community | networkit |
+| core number, PageRank, clustering, community size | networkit |
 """
 
 from functools import partial

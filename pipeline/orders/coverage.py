@@ -17,11 +17,11 @@ from pipeline.store.arrays import CSR
 
 @dataclass(frozen=True)
 class Coverage:
-    """Shares of the edges, self-loops left out.
+    """Shares of the edges, not counting self-loops.
 
     Attributes:
-        heads: For each head, edges whose ends lie less than b places apart on the circle.
-        union: For the first 1, 2, … H heads together, edges near in at least one of them.
+        heads: For each head, edges whose ends are less than b places apart on the circle.
+        union: For the first 1, 2, … H heads together, edges covered by at least one of them.
         own: For the first 1, 2, … H heads together, entries (v, u) with u in a segment that starts at v.
         chance: Expected union of as many random orders.
     """

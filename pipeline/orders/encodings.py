@@ -14,10 +14,10 @@ from pipeline.store.cleaning import component_labels
 
 Columns = NDArray[np.float64]
 
-# Eigenvectors only give an order, for which three digits are plenty.
+# Eigenvectors are only used for an order, for which three digits are plenty.
 _EIGEN_TOLERANCE = 1e-3
 _EIGEN_ITERATIONS = 2000
-# Exact return probabilities multiply n×m numbers a step; beyond this many they are estimated.
+# Exact return probabilities take n×m multiplications per step; beyond this many they are estimated.
 EXACT_WALK_PRODUCTS = 2 * 10**10
 _WALK_PROBES = 256
 _WALK_BLOCK = 512
@@ -26,17 +26,17 @@ _WALK_BLOCK = 512
 def laplacian_columns(csr: CSR, count: int, *, seed: int = 0) -> Columns:
     """Eigenvectors of the smallest positive eigenvalues of the normalised Laplacian. [n, C]
 
-    They are those of the largest component; nodes outside it are at 0. The sign of each is such that its
+    They are those of the largest component; nodes outside it are at 0. The sign of each is chosen so that its
     largest entry is positive. Each is divided by the square roots of the degrees: an eigenvector itself
     grows with them, and would sort the ends of a path into its middle.
 
     Args:
         csr: The graph, both directions of every edge.
-        count: C; columns of zeros fill up where the component has too few nodes.
+        count: C; if the component has too few nodes, the remaining columns are zero.
         seed: Seed of the start vector.
 
     Raises:
-        UserError: If the eigenvectors cannot be found.
+        UserError: If the eigenvectors do not converge.
     """
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
@@ -67,7 +67,7 @@ def laplacian_columns(csr: CSR, count: int, *, seed: int = 0) -> Columns:
 def random_walk_columns(csr: CSR, count: int, *, seed: int = 0) -> Columns:
     """Probabilities that a random walk is back at its start after 2, 3, …, C + 1 steps. [n, C]
 
-    (A walk is never back after one step.) On large graphs they are estimated from random signs z, the
+    (A walk is never back after one step.) On large graphs they are estimated from random signs z, as the
     mean of z ∘ Pᵏz over 256 of them.
 
     Args:

@@ -1,4 +1,4 @@
-"""The orders stage: one column of positions a head, and the coverage they reach.
+"""The orders stage: one column of positions per head, and the coverage they reach.
 
 | family | orders |
 |---|---|
@@ -34,7 +34,7 @@ Columns = NDArray[np.float64]
 
 
 class OrderParameters(BaseModel):
-    """What decides the files of the stage."""
+    """What determines the files of the stage."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -57,13 +57,13 @@ class OrderSummary(BaseModel):
 def head_positions(
     store: GraphStore, heads: int, *, length: int = 8, family: Family = "window", seed: int = 0
 ) -> Columns:
-    """Positions of the nodes, one column a head: the stored ones if made so, else computed. [n, H]
+    """Positions of the nodes, one column per head: the stored ones if they match, else computed. [n, H]
 
     Args:
         store: A store with positions.
         heads: H.
-        length: b, the segment length that coverage is measured at.
-        family: Which orders; see the table above.
+        length: b, the segment length at which coverage is measured.
+        family: The family of orders; see the table above.
         seed: Seed of mixtures and start vectors.
     """
     parameters = OrderParameters(family=family, heads=heads, length=length, seed=seed)

@@ -1,6 +1,6 @@
 """Store → distance profiles → positions.
 
-In: the graph of a store. Out: the stage `positions`: how many nodes lie how far away, and r_A.
+In: the graph of a store. Out: the stage `positions`: how many nodes are at each distance, and r_A.
 
 May import: runtime, config, storage, engine, tracking, store, ingest, paper, presets.
 

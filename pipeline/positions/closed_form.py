@@ -1,4 +1,4 @@
-"""Implicit positions in closed form from distance profiles: no n×n matrix is ever formed.
+"""Implicit positions in closed form from distance profiles, without ever forming an n×n matrix.
 
 Implements: eq:approximate-im-pos-implementation
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-# d is a tenth of the hops, as in the released experiments.
+# d is a tenth of the number of hops, as in the released experiments.
 HOP_LENGTH = 0.1
 
 
@@ -52,7 +52,7 @@ class DistanceSums:
 
     @property
     def contraction(self) -> float:
-        """The largest share of a standard deviation that leaving out D δ can cost."""
+        """The largest error, as a share of a standard deviation, that leaving out D δ can cause."""
         size = self.num_nodes
         variance = self.second / size - (self.first / size) ** 2
         return float((4 * np.sqrt(np.maximum(variance, 0)) / self.diagonal).max())
@@ -70,7 +70,7 @@ def sum_distances(
     """p and q from sums over the sources that were found; the others count as depth + 1 hops.
 
     Args:
-        reached: Sources found from each node, itself left out.
+        reached: Number of sources found from each node, not counting itself.
         first: The sum of their hops.
         second: The sum of their squared hops.
         num_sources: Sources other than the node itself; fewer than n − 1 stand for all n − 1.
@@ -102,7 +102,7 @@ def solve(sums: DistanceSums, deviation: Vector | None = None) -> Vector:
 
 
 def solve_dense(distances: NDArray[np.float64]) -> Vector:
-    """r_A from the n×n system itself: the oracle for small graphs.
+    """r_A from the n×n system itself: the reference for small graphs.
 
     Args:
         distances: d [n, n], already truncated and scaled.

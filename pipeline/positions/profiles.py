@@ -22,7 +22,7 @@ class Profiles:
     Shapes:
         counts: [n, K + 1] int32, column k the sources at k hops (column 0: the node itself, if a source).
         reached, first, second: [n] int64, the number of sources with a path, the sum of their hops and of
-            their squared hops; hops beyond `depth` and missing paths are not part of them.
+            their squared hops; hops beyond `depth` and missing paths are not included.
     """
 
     counts: NDArray[np.int32]
@@ -30,7 +30,7 @@ class Profiles:
     first: NDArray[np.int64]
     second: NDArray[np.int64]
     depth: int
-    """Hops that were searched: K, or the longest distance found where the search had no limit."""
+    """Hops that were searched: K, or the longest distance found if the search had no limit."""
     num_sources: int
     batches: int
     resumed_batches: int
@@ -41,7 +41,7 @@ class Profiles:
 class Layout:
     """A graph renumbered in Cuthill–McKee order.
 
-    Neighbours come close to each other in memory, and sources of one batch share most of their sweep:
+    Neighbours end up close together in memory, and sources of one batch share most of their sweep:
     on clustered graphs this alone makes the search ten times as fast.
 
     Shapes:
@@ -86,12 +86,12 @@ def compute_profiles(
     """Count, for every node, the sources at each distance.
 
     Args:
-        layout: The graph, from `arrange`.
-        truncate: K, the hops that are counted one by one, and where the search ends.
-        full_depth: Search on until every reachable node is found.
+        layout: The graph, from `lay_out`.
+        truncate: K, the number of hops that are counted one by one, after which the search ends.
+        full_depth: Continue the search until every reachable node is found.
         sources: Nodes to search from; all by default, which makes the profiles exact.
         batch_sources: Sources that share a sweep, at most 512.
-        stage: Keeps the sums of finished groups of batches, so that a killed run goes on from them.
+        stage: Keeps the sums of finished groups of batches, so that a killed run continues from them.
         parallel: Run the groups as Ray tasks.
     """
     chosen = layout.sources(sources)
@@ -128,8 +128,8 @@ def weigh_distances(
     """For every node the sums of w_j, and of w_j times hops, over the other sources j within `depth`. [2, n]
 
     Args:
-        layout: The graph, from `arrange`.
-        weights: w, an integer a node; integers make the sums exact and independent of their order.
+        layout: The graph, from `lay_out`.
+        weights: w, one integer per node; integers make the sums exact and independent of their order.
         depth: Hops after which the search ends; None for no limit.
         name: Distinguishes the files of repeated calls in one stage.
         sources: Nodes to search from; all by default.
@@ -166,9 +166,9 @@ def moments(sums: Sums) -> NDArray[np.int64]:
 
 
 def count_edge_visits(csr: CSR, counts: NDArray[np.int32]) -> int:
-    """Edges that searches from every single source would look at, up to K hops.
+    """Number of edges that searches from every single source would visit, up to K hops.
 
-    A search looks at the edges of the nodes within K−1 hops; by symmetry node v is such a node in as
+    A search visits the edges of the nodes within K−1 hops; by symmetry node v is such a node in as
     many searches as it has nodes within K−1 hops.
     """
     within = counts[:, :-1].sum(axis=1, dtype=np.int64)

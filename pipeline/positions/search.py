@@ -1,10 +1,10 @@
 """Bit-parallel breadth-first search: 512 sources share one sweep over the graph.
 
-A node holds one bit a source in eight 64-bit words, which is one cache line. On an undirected graph the
-sources that reach a node at level k are as many as the nodes it sees at k hops, so the distance profile of
-*every* node grows by the number of bits it gains: there is nothing to keep for each source.
+A node holds one bit per source in eight 64-bit words, which is one cache line. On an undirected graph a node
+is reached at level k by as many sources as it has nodes at k hops, so the distance profile of *every* node
+grows by the number of bits it gains: nothing needs to be kept per source.
 
-Legend: n nodes, W words a node, K counted levels.
+Legend: n nodes, W words per node, K counted levels.
 """
 
 # mypy: allow-untyped-decorators, allow-untyped-defs
@@ -25,14 +25,14 @@ _WORDS = 8
 MAX_SOURCES = 64 * _WORDS
 NO_LIMIT = np.iinfo(np.int32).max
 _CACHE_LINE = 64
-# Reading the neighbours of all nodes pays once the frontier has this share of the edges.
+# Reading the neighbours of all nodes pays off once the frontier has this share of the edges.
 _PULL_SHARE = 2
 BYTES_IN_ROW = 8 * _WORDS
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What sweeps add up at every node; arrays of length zero are left alone.
+    """What sweeps add up at every node; arrays of length zero are skipped.
 
     Shapes:
         counts: [K, n] int32, sources that reach the node at 1, 2, …, K hops.
@@ -62,15 +62,15 @@ class Sums:
 
 
 class Searcher:
-    """Sweeps over one graph, with memory that is allocated once.
+    """Sweeps over one graph, with memory allocated once.
 
     Args:
         csr: The graph, both directions of every edge.
     """
 
     def __init__(self, csr: CSR) -> None:
-        # numba compiles once for arrays that may be written and once for those that may not; Ray hands
-        # out the latter, so the graph is always one of those.
+        # numba compiles separately for writable and read-only arrays; Ray hands out the latter, so the graph
+        # is always made read-only.
         self._indptr, self._indices = _read_only(csr.indptr), _read_only(csr.indices)
         self._rows = [_aligned_rows(csr.num_nodes) for _ in range(3)]
         self._lists = np.empty((3, csr.num_nodes), dtype=np.int32)
@@ -84,13 +84,13 @@ class Searcher:
         sums: Sums,
         weights: NDArray[np.int64] | None = None,
     ) -> int:
-        """Search from up to 512 sources at once and add what is found to `sums`.
+        """Search from up to 512 sources at once and add the results to `sums`.
 
         Args:
             sources: Distinct nodes.
-            depth: Hops after which the search ends; `NO_LIMIT` goes on until nothing new is found.
+            depth: Hops after which the search ends; `NO_LIMIT` continues until nothing new is found.
             sums: Where the results go.
-            weights: A number a source, summed in `sums.weighted`.
+            weights: One number per source, summed in `sums.weighted`.
 
         Returns:
             The number of the last level at which anything was found.
@@ -129,14 +129,14 @@ def hop_distances(csr: CSR, source: int) -> NDArray[np.int32]:
 
 
 def _read_only(array: _Array) -> _Array:
-    """A view of `array` that refuses to be written."""
+    """A read-only view of `array`."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def _aligned_rows(num_nodes: int) -> NDArray[np.uint64]:
-    """Zeros [n, W] whose rows are cache lines: a row that straddles two costs twice."""
+    """Zeros [n, W] whose rows are cache lines: a row that straddles two costs twice as much."""
     raw = np.zeros(num_nodes * BYTES_IN_ROW + _CACHE_LINE, dtype=np.uint8)
     start = -raw.ctypes.data % _CACHE_LINE
     return raw[start : start + num_nodes * BYTES_IN_ROW].view(np.uint64).reshape(num_nodes, _WORDS)
@@ -231,7 +231,7 @@ def _count_edges(indptr, nodes, num_nodes):
 
 @njit(cache=True, nogil=True)
 def _remember(nodes, num_nodes, seen, touched, num_touched):
-    """List the nodes a sweep touched, each once: clearing those is cheaper than clearing all."""
+    """List the nodes touched by a sweep, each once: clearing those is cheaper than clearing all."""
     for place in range(num_nodes):
         node = nodes[place]
         if seen[node] == 0:
@@ -243,7 +243,7 @@ def _remember(nodes, num_nodes, seen, touched, num_touched):
 
 @njit(cache=True, nogil=True)
 def _pull(indptr, indices, full, visited, frontier, found, reached, gained):
-    """One level by reading the neighbours of every node that still misses a source."""
+    """One level by reading the neighbours of every node that some source has not reached yet."""
     num_reached = 0
     for node in range(indptr.size - 1):
         missing = np.uint64(0)
@@ -265,7 +265,7 @@ def _pull(indptr, indices, full, visited, frontier, found, reached, gained):
 
 @njit(cache=True, nogil=True)
 def _push(indptr, indices, active, num_active, visited, frontier, found, reached, gained, queued):
-    """One level by writing to the neighbours of the nodes that gained something."""
+    """One level by writing to the neighbours of the nodes that gained bits."""
     num_queued = 0
     for place in range(num_active):
         node = active[place]

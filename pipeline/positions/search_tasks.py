@@ -1,4 +1,4 @@
-"""Searches from many sources as Ray tasks over groups of batches; a killed run goes on where it was."""
+"""Searches from many sources as Ray tasks over groups of batches; a killed run continues where it stopped."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from pipeline.storage.files import column_array
 from pipeline.store.arrays import CSR, Ids
 from pipeline.store.stage import Stage
 
-# Finished groups are merged when so many files have gathered: bounded disk, few rewrites.
+# Finished groups are merged once there are this many files: bounded disk, few rewrites.
 _MERGE_FILES = 8
 _MAX_GROUPS = 64
 _MAX_RETRIES = 5
@@ -29,14 +29,14 @@ class Search:
     """One search from many sources over a graph in locality order."""
 
     csr: CSR
-    """Nodes renumbered so that neighbours lie close together."""
+    """Nodes renumbered so that neighbours are close together."""
     sources: Ids
-    """In the new numbers, ascending: sources that are close share most of their sweep."""
+    """In the new numbering, ascending: nearby sources share most of their sweep."""
     depth: int
     levels: int
     moments: bool
     weights: NDArray[np.int64] | None = None
-    """A number a node; None to sum none."""
+    """One number per node; None to sum none."""
 
     @property
     def weighted(self) -> bool:
@@ -92,7 +92,7 @@ def run_search(search: Search, name: str, batch: int, stage: Stage | None, paral
 
 
 def plan_groups(num_sources: int, batch: int) -> list[Group]:
-    """Cut the sources into batches and those into at most 64 groups, the same whatever runs them."""
+    """Cut the sources into batches and those into at most 64 groups, independently of what runs them."""
     if not 0 < batch <= MAX_SOURCES:
         raise ValueError(f"Expected 'batch_sources' to be 1 to {MAX_SOURCES} (got {batch})")
     size = batch * max(1, -(-num_sources // (batch * _MAX_GROUPS)))
@@ -147,7 +147,7 @@ class _Record:
         return total
 
     def _find(self, stage: Stage) -> None:
-        # The largest first: what a merged file holds is not taken again from a file it was merged from.
+        # The largest first: what a merged file holds is not read again from a file it was merged from.
         found = [
             (file, *self._read(file)) for file in stage.scratch_names() if file.startswith(f"{self._name}-")
         ]
@@ -202,7 +202,7 @@ def _results(search: Search, groups: Sequence[Group], parallel: bool) -> Iterato
 
 
 def _ray_results(search: Search, groups: Sequence[Group]) -> Iterator[tuple[Group, GroupResult]]:
-    """Results as they come; a few tasks more than CPUs are under way, so that results never pile up."""
+    """Results as they arrive; only a few more tasks than CPUs are in flight, so results never pile up."""
     import ray
 
     task = ray.remote(num_cpus=1, max_retries=_MAX_RETRIES)(run_group)

@@ -30,10 +30,10 @@ STAGE = "positions"
 LANDMARKS = 512
 # Core-seconds that exact profiles may take before landmarks replace them.
 DEFAULT_BUDGET_SECONDS = 1800.0
-# What a sweep takes for an entry of the adjacency structure and a level, on one core of a usual machine.
+# Time of a sweep per entry of the adjacency structure and level, on one core of a typical machine.
 # A fixed number, so that the same graph gives the same choice everywhere.
 NANOSECONDS_PER_VISIT = 12.0
-# Below this share of a standard deviation a refinement changes nothing that matters.
+# Below this share of a standard deviation a refinement makes no difference.
 _TOLERANCE = 5e-7
 # Larger graphs estimate D δ from a sample: their error without any refinement is already below 10⁻⁵.
 EXACT_REFINEMENT_NODES = 2**17
@@ -44,14 +44,14 @@ _MAX_REFINEMENTS = 8
 
 
 class PositionParameters(BaseModel):
-    """What decides the files of the stage."""
+    """What determines the files of the stage."""
 
     model_config = ConfigDict(frozen=True)
 
     truncate: int = 4
     depth: Literal["truncated", "full"] = "truncated"
     landmarks: int | None = None
-    """Sources of estimated profiles; None for exact ones."""
+    """Number of sources for estimated profiles; None for exact ones."""
     batch_sources: int = MAX_SOURCES
     refinements: int = _MAX_REFINEMENTS
     seed: int = 0
@@ -75,7 +75,7 @@ class Positions:
     profiles: Profiles
     refinements: int
     last_change: float
-    """The last refinement's largest change, in standard deviations."""
+    """The largest change in the last refinement, in standard deviations."""
 
 
 def choose_sources(
@@ -86,13 +86,13 @@ def choose_sources(
     landmarks: int | None = None,
     budget_seconds: float = DEFAULT_BUDGET_SECONDS,
 ) -> Choice:
-    """Decide between all sources and landmarks by the work that all sources would mean.
+    """Choose between all sources and landmarks by the work that all sources would take.
 
     Args:
         csr: The graph, both directions of every edge.
         truncate: K.
         full_depth: Whether the search has no limit.
-        landmarks: A number that was asked for, which then holds.
+        landmarks: A requested number of landmarks, which is then used.
         budget_seconds: Core-seconds that exact profiles may take.
     """
     levels = _depth_of(csr) if full_depth else truncate
@@ -100,7 +100,7 @@ def choose_sources(
     seconds = batches * levels * (csr.num_edges + 2 * csr.num_nodes) * NANOSECONDS_PER_VISIT * 1e-9
     if landmarks is not None:
         count = min(landmarks, csr.num_nodes)
-        return Choice(count, seconds, f"{count:,} landmarks, as asked for")
+        return Choice(count, seconds, f"{count:,} landmarks, as requested")
     work = f"{batches:,} batches of {MAX_SOURCES} sources, about {seconds:,.0f} core-seconds"
     if seconds <= budget_seconds:
         return Choice(None, seconds, f"exact: {work}, within the budget of {budget_seconds:,.0f}")
@@ -115,11 +115,11 @@ def resolve_parameters(
 ) -> tuple[PositionParameters, Choice]:
     """The parameters of the stage for a graph: the settings, with the sources that the budget allows.
 
-    Refinement ends by itself, after one round on graphs of some thousand nodes; small graphs need a few
-    more, so any number but 0 allows all of them.
+    Refinement stops by itself, after one round on graphs of a few thousand nodes; small graphs need a few
+    more, so any number except 0 allows all of them.
 
     Raises:
-        UserError: If more sources than a sweep can hold are to share one.
+        UserError: If more sources are to share a sweep than one can hold.
     """
     if settings.batch_sources > MAX_SOURCES:
         raise UserError(
@@ -158,7 +158,7 @@ def write_positions(
         parameters: What to compute.
         reason: Why these sources, for the summary.
         replace: Drop positions with other parameters.
-        parallel: Search by Ray tasks.
+        parallel: Search with Ray tasks.
 
     Returns:
         Whether there was anything to do.
@@ -167,7 +167,7 @@ def write_positions(
         if stage.done:
             return False
         csr = store.undirected_csr()
-        # One session for all searches: each would otherwise start Ray anew.
+        # One session for all searches: otherwise each would start Ray anew.
         with ray_session() if parallel else nullcontext():
             found = compute_positions(lay_out(csr), parameters, stage=stage, parallel=parallel)
         names, columns = position_columns(csr, found)
@@ -192,7 +192,7 @@ def compute_positions(
         layout: The graph.
         parameters: What to compute.
         stage: Keeps finished batches.
-        parallel: Search by Ray tasks.
+        parallel: Search with Ray tasks.
     """
     size = layout.csr.num_nodes
     sources = None
@@ -222,7 +222,7 @@ def compute_positions(
 
 @dataclass(frozen=True)
 class _Refinement:
-    """Solves again with D δ of the last solution, until that changes nothing."""
+    """Solves again with D δ of the last solution, until nothing changes."""
 
     layout: Layout
     sums: DistanceSums
@@ -233,7 +233,7 @@ class _Refinement:
 
     def run(self, solution: Vector, rounds: int, profiles: Profiles) -> Positions:
         change, done = 1.0, 0
-        # The first change is as large as the contraction allows; each later one shrinks by it once more.
+        # The first change is as large as the contraction allows; each later one shrinks by the same factor.
         while done < rounds and solution.std() > 0 and change * self.sums.contraction > _TOLERANCE:
             refined = solve(self.sums, self.deviation(solution - solution.mean(), done))
             change = float(np.abs(refined - solution).max() / solution.std())
@@ -264,13 +264,14 @@ class _Refinement:
         exact = HOP_LENGTH * unit * (hops + (self.depth + 1) * (total - near - chosen))
         if sample is None:
             return np.asarray(exact)
-        # Σ_j (d_ij − p_i/n) δ_j has the same value, since Σ_j δ_j = 0, and a far smaller sampling error.
+        # Σ_j (d_ij − p_i/n) δ_j has the same value, since Σ_j δ_j = 0, and a much smaller sampling error.
         centred = exact - self.sums.first / size * (unit * total)
         return np.asarray(centred * size / len(sample))
 
 
 def to_integers(values: Vector, depth: int) -> tuple[NDArray[np.int64], float]:
-    """`values` as integers times a unit, so fine that nothing shows and no sum of them overflows."""
+    """`values` as integers times a unit, fine enough to make no difference and with sums that never
+    overflow."""
     room = 62 - math.ceil(math.log2(len(values) + 1)) - math.ceil(math.log2(depth + 2))
     largest = float(np.abs(values).max())
     unit = largest / 2.0 ** min(_WEIGHT_BITS, room) if largest > 0 else 1.0
@@ -280,8 +281,8 @@ def to_integers(values: Vector, depth: int) -> tuple[NDArray[np.int64], float]:
 def position_columns(csr: CSR, found: Positions) -> tuple[list[str], NDArray[np.float32]]:
     """What implicit heads read of a node: r_A, its profile in logarithms, distances to landmarks. [n, P]
 
-    One number gives heads two orders, up and down; many give each its own. All columns have mean 0 and
-    standard deviation 1.
+    One number gives heads two orders, ascending and descending; many give each its own. All columns have
+    mean 0 and standard deviation 1.
     """
     columns = {"r_A": found.r_A}
     for hop in range(1, found.profiles.counts.shape[1]):
@@ -293,10 +294,10 @@ def position_columns(csr: CSR, found: Positions) -> tuple[list[str], NDArray[np.
 
 
 def spread_landmarks(csr: CSR, r_A: Vector, count: int) -> list[NDArray[np.int32]]:
-    """Distances to landmarks far from each other, all in the component of the node of largest degree.
+    """Distances to landmarks that are far apart, all in the component of the node of largest degree.
 
-    The next landmark is the node farthest from those before it, of several the one with the smallest
-    r_A. Nodes without a path to it count as one hop farther than the farthest.
+    The next landmark is the node farthest from those before it, with ties going to the smallest r_A. Nodes
+    without a path to it count as one hop farther than the farthest.
     """
     start = int(np.lexsort((r_A, -csr.degrees()))[0])
     nearest = hop_distances(csr, start)
@@ -314,14 +315,14 @@ def standardize(values: Vector) -> Vector:
     """Mean 0 and standard deviation 1; a constant becomes 0."""
     centred = values - values.mean()
     scale = centred.std()
-    # Rounding of the mean leaves a constant column with a spread of its own size times 10⁻¹⁶.
+    # Rounding of the mean leaves a constant column with a spread of about 10⁻¹⁶ times its value.
     if scale <= 1e-12 * max(1e-300, float(np.abs(values).max())):
         return np.zeros_like(centred)
     return np.asarray(centred / scale)
 
 
 def _depth_of(csr: CSR) -> int:
-    """About the largest distance: twice a search, the second from the far end of the first."""
+    """Estimate the largest distance by two searches, the second from the far end of the first."""
     start = int(csr.degrees().argmax())
     far = int(hop_distances(csr, start).argmax())
     return max(1, int(hop_distances(csr, far).max()))

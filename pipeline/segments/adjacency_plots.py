@@ -1,4 +1,4 @@
-"""Pictures of the sequences: the adjacency before and after ordering, and the coverage of the edges."""
+"""Plots of the sequences: the adjacency before and after ordering, and the coverage of the edges."""
 
 import csv
 import io
@@ -19,11 +19,11 @@ from pipeline.segments.stage import SegmentSummary, open_sequences, stage_name
 from pipeline.storage.files import atomic_file
 from pipeline.store.graph_store import GraphStore
 
-# Cells stay larger than a pixel, so that none is lost between two of them.
+# Cells stay larger than a pixel, so that none is lost.
 MAX_BINS = 128
 _COLUMNS = 3
 _PANEL_INCHES = 3.2
-# A single edge must stand out from the white of none.
+# A single edge must stand out from an empty, white cell.
 _COLOURS = LinearSegmentedColormap.from_list("edges", ["#9ecae1", "#2171b5", "#08306b"])
 
 
@@ -38,12 +38,12 @@ class Plots:
 
 
 def write_plots(store: GraphStore, out_dir: Path, split: int = 0) -> Plots:
-    """Draw the permuted adjacency of every head beside the input's, and tabulate the coverage.
+    """Draw the permuted adjacency of every head next to the input's, and tabulate the coverage.
 
     Args:
         store: A store with segments.
         out_dir: Directory for `adjacency.png` and `coverage.csv`.
-        split: Whose segments; the sequences are the same for every split.
+        split: Split whose segments are used; the sequences are the same for every split.
     """
     csr = store.csr()
     after = open_sequences(store, split)
@@ -68,7 +68,7 @@ def write_plots(store: GraphStore, out_dir: Path, split: int = 0) -> Plots:
 def draw_densities(
     densities: list[NDArray[np.int64]], titles: list[str], headline: str, num_nodes: int
 ) -> Figure:
-    """One panel a matrix, all on one logarithmic scale, so that panels can be compared."""
+    """One panel per matrix, all on the same logarithmic scale, so that panels can be compared."""
     rows = -(-len(densities) // _COLUMNS)
     figure = Figure(figsize=(_PANEL_INCHES * _COLUMNS, _PANEL_INCHES * rows + 0.6), layout="constrained")
     FigureCanvasAgg(figure)
@@ -98,9 +98,9 @@ def _draw_panel(
 
 
 def write_image(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, whole or not at all."""
+    """Write a figure as PNG, atomically."""
     content = io.BytesIO()
-    # Without metadata the same picture has the same bytes whatever wrote it.
+    # Without metadata the same plot always has the same bytes.
     figure.savefig(content, format="png", dpi=120, metadata={"Software": None})
     with atomic_file(path) as file:
         file.write(content.getvalue())

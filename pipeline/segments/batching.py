@@ -1,4 +1,4 @@
-"""The order of an epoch's rows and its cut into batches, as `cocn.loading.batching` has them."""
+"""The order of an epoch's rows and how it is cut into batches, from `cocn.loading.batching`."""
 
 from cocn.loading.batching import BLOCK_ROWS, POOL_BLOCKS, BatchPlan, EpochOrder
 

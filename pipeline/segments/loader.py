@@ -30,7 +30,7 @@ class LoaderState(BaseModel):
 
     epoch: int
     position: int
-    """Rows of the epoch that all ranks together have taken."""
+    """Rows of the epoch that all ranks together have consumed."""
     num_rows: int
     batch_size: int
     seed: int
@@ -39,14 +39,13 @@ class LoaderState(BaseModel):
 class SegmentLoader:
     """Iterates over the batches of one epoch that belong to one rank.
 
-    The order depends on seed and epoch alone: in step s all ranks together see the same rows whatever
-    their number, and every rank takes the same number of steps. Each row is seen once an epoch. A thread
-    prepares the next batches while the caller computes.
+    The order depends on seed and epoch only: in step s all ranks together see the same rows for any number of
+    ranks, and every rank takes the same number of steps. Each row is seen once per epoch. A thread prepares
+    the next batches while the caller computes.
 
-    The cursor counts the batches handed out, so a state taken while a batch is worked on continues with
-    the next one. A shuffled epoch that has ended stays ended until `set_epoch` starts another, which keeps
-    a run that was stopped between two epochs from repeating the first; without shuffling every iteration
-    starts over.
+    The cursor counts the batches handed out, so a state saved while a batch is processed continues with
+    the next one. A shuffled epoch that has ended stays ended until `set_epoch` starts another, so that a
+    run stopped between two epochs does not repeat the first; without shuffling every iteration starts over.
 
     Args:
         source: Rows to iterate over.
@@ -54,12 +53,12 @@ class SegmentLoader:
         seed: Decides the order, together with the epoch.
         rank: Number of this worker.
         world_size: Number of workers.
-        shuffle: Shuffle for training; without it rows come in their order, as evaluation wants.
+        shuffle: Shuffle for training; otherwise rows come in their stored order, for evaluation.
         device: Where batches go; for CUDA through pinned memory, without waiting for the copy.
         prefetch: Batches that are prepared in advance; bounds the loader's memory.
 
     Raises:
-        ValueError: if a rank would be without rows in some step.
+        ValueError: if a rank would have no rows in some step.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class SegmentLoader:
         self._step = 0
 
     def __len__(self) -> int:
-        """Steps of a whole epoch, the same on every rank."""
+        """Steps in a complete epoch, the same on every rank."""
         return self.plan.num_steps
 
     @property
@@ -96,7 +95,7 @@ class SegmentLoader:
 
     @property
     def step(self) -> int:
-        """Batches of this epoch that were handed out."""
+        """Batches of this epoch that have been handed out."""
         return self._step
 
     @property
@@ -109,19 +108,19 @@ class SegmentLoader:
         return self.plan.rows(step)
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the start of `epoch`, or stay where the cursor is if that is the current one."""
+        """Go to the start of `epoch`, or keep the cursor if it is the current one."""
         if epoch != self._epoch:
             self._epoch, self._step = epoch, 0
 
     def set_source(self, source: SegmentSource) -> None:
-        """Read the same rows from another source from the next iteration on, such as new sequences.
+        """From the next iteration on, read the same rows from another source, such as new sequences.
 
         Raises:
-            ValueError: if it has another number of rows.
+            ValueError: if it has a different number of rows.
         """
         if source.num_rows != self._source.num_rows:
             raise ValueError(
-                f"Expected 'source' to have {self._source.num_rows} rows like the one before "
+                f"Expected 'source' to have {self._source.num_rows} rows, like the previous one "
                 f"(got {source.num_rows})"
             )
         self._source = source
@@ -137,10 +136,10 @@ class SegmentLoader:
         )
 
     def load_state(self, state: LoaderState) -> None:
-        """Continue at a cursor that was saved, on any number of ranks.
+        """Continue at a saved cursor, on any number of ranks.
 
         Raises:
-            ValueError: if it comes from other rows, another batch size or another seed.
+            ValueError: if it comes from other rows, or a different batch size or seed.
         """
         mine = self.state().model_dump(exclude={"epoch", "position"})
         theirs = state.model_dump(exclude={"epoch", "position"})
@@ -150,13 +149,14 @@ class SegmentLoader:
         self._epoch = state.epoch
 
     def __iter__(self) -> Iterator[SegmentBatch]:
-        """The batches that are left of this epoch."""
+        """The remaining batches of this epoch."""
         if not self._shuffle and not self.remaining:
             self._step = 0
         return self.take(self.remaining)
 
     def take(self, count: int) -> Iterator[SegmentBatch]:
-        """At most the next `count` batches; nothing past them is prepared, so sources can change between."""
+        """At most the next `count` batches; no more are prepared, so that the source can change
+        afterwards."""
         steps = range(self._step, self._step + min(count, self.remaining))
         order = EpochOrder(self.plan.num_rows, self._seed, self._epoch, self._shuffle)
         source = self._source
@@ -194,7 +194,7 @@ class SegmentLoader:
         )
 
     def _without_windows(self, records: Records, table: NodeTable) -> SegmentBatch:
-        """Records whose windows nobody reads."""
+        """Records whose windows are not read."""
         nothing = torch.empty((records.node.size, 0, 0), dtype=torch.int64)
         return SegmentBatch(
             x=torch.empty(0, 0),

@@ -1,4 +1,4 @@
-"""Work that is done ahead of its reader, as `cocn.loading.prefetch` does it."""
+"""Work done in a thread ahead of its reader, from `cocn.loading.prefetch`."""
 
 from cocn.loading.prefetch import Prefetcher
 

@@ -19,7 +19,7 @@ from pipeline.store.graph_store import GraphStore
 
 @dataclass(frozen=True)
 class Records:
-    """Some rows of a source.
+    """Rows read from a source.
 
     Shapes:
         node: [R]
@@ -33,13 +33,13 @@ class Records:
 
 @dataclass(frozen=True)
 class NodeTable:
-    """What the model reads of nodes and edges; columns of several files stand side by side, not joined.
+    """What the model reads of nodes and edges; columns of several files are kept side by side, not joined.
 
     Shapes:
         features: arrays [n, D_i], read of every node of a window
         positions: [n, P] or None
         edge_values: [m, E] by edge id, or None for plain edges
-        blocks: arrays [n, B_i], read of the nodes of records alone; none for models that read windows only
+        blocks: arrays [n, B_i], read only for the nodes of records; empty for models that read windows only
     """
 
     features: Sequence[NDArray[np.floating]]
@@ -50,10 +50,12 @@ class NodeTable:
     def __post_init__(self) -> None:
         rows = {array.shape[0] for array in (*self.features, *self.blocks)}
         if len(rows) != 1:
-            raise ValueError(f"Expected 'features' to be arrays with one number of rows (got {sorted(rows)})")
+            raise ValueError(
+                f"Expected 'features' to be arrays with equal numbers of rows (got {sorted(rows)})"
+            )
 
     def require_nodes(self, num_nodes: int) -> None:
-        """Refuse a table of another graph, whose rows would be read as if they were this one's."""
+        """Refuse a table of another graph, whose rows would be read as if they belonged to this one."""
         rows = (*self.features, *self.blocks)[0].shape[0]
         if rows != num_nodes or (self.positions is not None and self.positions.shape[0] != num_nodes):
             raise ValueError(f"Expected 'table' to have a row for each of the {num_nodes} nodes (got {rows})")
@@ -85,10 +87,10 @@ class SegmentSource(Protocol):
 
 
 class MemorySource:
-    """Segments in memory, for positions that are learned and re-sequenced while training.
+    """Segments in memory, for positions that are learned and reordered while training.
 
     Args:
-        segments: What `build_segments` returned.
+        segments: The result of `build_segments`.
         nodes: The nodes that are rows, such as the training nodes.
         labels: Class of every node of the graph, [n].
         table: Features of the nodes.
@@ -114,7 +116,7 @@ class MemorySource:
 
 @dataclass(frozen=True)
 class Shard:
-    """The columns of one file, mapped into memory, not copied."""
+    """The columns of one file, memory-mapped, not copied."""
 
     node: NDArray[np.int32]
     label: NDArray[np.int64]
@@ -129,7 +131,7 @@ class ShardSource:
     Args:
         store: The store.
         names: Files of the part, in order.
-        heads: Number of heads of a record.
+        heads: Number of heads per record.
         length: Segment length (b).
         table: Features of the nodes.
     """
@@ -199,14 +201,14 @@ def gather_columns(
 
 def gather_rows(array: NDArray[np.float32], ids: NDArray[np.integer], out: NDArray[np.float32]) -> None:
     """Copy rows of a mapped matrix; several times faster than indexing with an array."""
-    # Ids come from the store, and "clip" spares the copy of `out` that "raise" makes.
+    # Ids come from the store, and "clip" avoids the copy of `out` that "raise" makes.
     np.take(array, ids, axis=0, out=out, mode="clip")
 
 
 def compact(ids: NDArray[np.int32], index: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Number the distinct ids in the order they appear: `ids = distinct[index]`; fills `index`.
+    """Number the distinct ids in order of appearance: `ids = distinct[index]`; fills `index`.
 
-    A hash table of twice the batch is faster than sorting, and does not grow with the graph.
+    A hash table of twice the batch size is faster than sorting, and does not grow with the graph.
     """
     capacity = 1 << max(4, int(2 * ids.size - 1).bit_length())
     distinct = np.empty(ids.size, dtype=np.int32)
@@ -215,7 +217,7 @@ def compact(ids: NDArray[np.int32], index: NDArray[np.int64]) -> NDArray[np.int3
 
 
 def _as_slice(rows: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """A slice where rows are consecutive, so that the mapped columns are viewed instead of copied."""
+    """A slice if the rows are consecutive, so that the mapped columns are viewed instead of copied."""
     if rows.size and rows[-1] - rows[0] == rows.size - 1 and (np.diff(rows) == 1).all():
         return slice(int(rows[0]), int(rows[-1]) + 1)
     return rows

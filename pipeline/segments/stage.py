@@ -27,7 +27,7 @@ _REST = "rest"
 PARTS = (*SPLIT_NAMES, _REST)
 _SEQUENCES_FILE = "sequences.arrow"
 
-# Cells (nodes × heads) from which Ray's tasks pay for its start.
+# Cells (nodes × heads) above which Ray's tasks pay for its start.
 _PARALLEL_CELLS = 1_000_000
 
 
@@ -39,11 +39,11 @@ class SegmentSummary(BaseModel):
     heads: int
     length: int
     rows: dict[str, int]
-    """Records of each part."""
+    """Number of records in each part."""
 
 
 class SegmentParameters(BaseModel):
-    """Everything that decides the bytes of the shards."""
+    """Everything that determines the bytes of the shards."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -70,7 +70,7 @@ def stage_name(split: int) -> str:
 
 
 def segment_parameters(store: GraphStore, config: Config) -> SegmentParameters:
-    """What decides the segments that a configuration asks for."""
+    """The parameters of the segments that a configuration describes."""
     settings = config.segments
     return SegmentParameters(
         family=config.positions.order,
@@ -90,20 +90,20 @@ def write_segments(
 
     A record holds a node, its label and, for each head, the segment that starts at it. Records are
     shuffled within their part of the split. The same parameters give the same bytes; a rerun does nothing,
-    and a killed run goes on with the shards that are missing.
+    and a killed run continues with the missing shards.
 
     Args:
         store: A store with positions.
         config: Its `segments`, `model.heads`, `positions.order` and `data.split` are read.
         replace: Drop segments that were written with other parameters.
-        parallel: Use Ray; by default where the graph is large enough to pay for its start.
+        parallel: Use Ray; by default if the graph is large enough to pay for its start.
 
     Returns:
         Whether there was anything to do.
 
     Raises:
         LengthError: if the graph has fewer nodes than a segment.
-        StoreError: if positions are missing, or segments with other parameters are there.
+        StoreError: if positions are missing, or there are segments with other parameters.
     """
     check_length(config.segments.length, store.num_nodes)
     parameters = segment_parameters(store, config)
@@ -135,7 +135,7 @@ def plan_shards(store: GraphStore, parameters: SegmentParameters) -> Iterator[Sh
 
 
 def _submit_bands(tasks: Tasks, store: GraphStore, parameters: SegmentParameters) -> list[Handle]:
-    """Sequence each head and walk its edges, one task a head; handles of `Band`s."""
+    """Sequence each head and walk its edges, one task per head; returns handles of `Band`s."""
     csr = store.csr()
     columns = head_positions(
         store,
@@ -170,7 +170,7 @@ def _write_shards(
     length: int,
     bands: Sequence[Handle],
 ) -> None:
-    """Write the shards that are not there yet, one task each."""
+    """Write the missing shards, one task each."""
     with progress("segments", len(plans), "shards") as bar:
         missing = [plan for plan in plans if not stage.existing(plan.name)]
         bar.advance(len(plans) - len(missing))
@@ -203,7 +203,7 @@ def open_segments(store: GraphStore, split: int, part: str, table: NodeTable | N
         table: What the model reads of a node; by default the store's features.
 
     Raises:
-        UserError: if the segments were not written, or the part is empty.
+        UserError: if the segments have not been written, or the part is empty.
     """
     stage = stage_name(split)
     if not store.has(stage):

@@ -32,7 +32,7 @@ class LengthError(UserError, ValueError):
 
 
 def check_length(length: int, num_nodes: int) -> None:
-    """Refuse a segment length that cannot be.
+    """Refuse a segment length that is out of range or exceeds the number of nodes.
 
     Raises:
         LengthError: if it is out of range or above the number of nodes.

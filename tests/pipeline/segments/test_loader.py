@@ -179,7 +179,7 @@ def test_new_sequences_keep_the_rows() -> None:
         assert torch.equal(batch.words, torch.from_numpy(other.segments.windows(batch.node.numpy()).words))
         seen.append(batch.node)
     np.testing.assert_array_equal(torch.cat(seen), np.concatenate(expected))
-    with pytest.raises(ValueError, match=r"600 rows like the one before \(got 500\)"):
+    with pytest.raises(ValueError, match=r"600 rows, like the previous one \(got 500\)"):
         loader.set_source(make_source(500))
 
 

@@ -27,7 +27,7 @@ def test_refuses_a_table_of_another_graph() -> None:
     table = NodeTable((np.zeros((5, 1), dtype=np.float32),))
     with pytest.raises(ValueError, match=r"a row for each of the 7 nodes \(got 5\)"):
         MemorySource(segments, np.arange(3), np.zeros(7, dtype=np.int64), table)
-    with pytest.raises(ValueError, match="arrays with one number of rows"):
+    with pytest.raises(ValueError, match="arrays with equal numbers of rows"):
         NodeTable((np.zeros((5, 1), dtype=np.float32), np.zeros((4, 1), dtype=np.float32)))
 
 
