@@ -1,4 +1,4 @@
-"""What an epoch of cheap opponents costs: against a plain torch loop on the same rows, and one another."""
+"""What an epoch of cheap opponents costs, against a plain torch loop on the same rows and each other."""
 
 import statistics
 import tempfile
@@ -34,31 +34,31 @@ _NUM_FEATURES = 64
 
 
 class _Synthetic(BaseModel):
-    """What decides the graph."""
+    """What determines the graph."""
 
     nodes: int
 
 
 @dataclass(frozen=True)
 class BaselineCost:
-    """Medians of interleaved rounds on one thread; epochs without their validation."""
+    """Medians of interleaved rounds on one thread; epochs without validation."""
 
     nodes: int
     train_rows: int
     mlp_rows_per_second: float
     mlp_vs_plain_torch: float
-    """Seconds of an epoch over those of a plain torch loop over the same rows."""
+    """Seconds per epoch over those of a plain torch loop on the same rows."""
     sign_rows_per_second: float
     sign_vs_plain_torch: float
     sgc_epoch_vs_first: float
     """Seconds of a later epoch over those of the first, which has to propagate."""
     sgc_epoch_vs_mlp: float
-    """Seconds of a later epoch over those of one of `mlp`."""
+    """Seconds of a later epoch over those of an epoch of `mlp`."""
 
 
 @dataclass(frozen=True)
 class _Epochs:
-    """Seconds of the epochs of one training: reading the graph and the first epoch, and later ones."""
+    """Seconds of the epochs of one training: reading the graph and the first epoch, and later epochs."""
 
     first: float
     later: float
@@ -69,8 +69,8 @@ def run(nodes: int = _NUM_NODES, *, epochs: int = 6, rounds: int = 3) -> Baselin
 
     Args:
         nodes: Nodes of the power-law graph.
-        epochs: Epochs of a training.
-        rounds: Trainings of each model, one of each in turn.
+        epochs: Epochs per training.
+        rounds: Trainings of each model, alternating.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -83,7 +83,7 @@ def run(nodes: int = _NUM_NODES, *, epochs: int = 6, rounds: int = 3) -> Baselin
 
 
 def _measure(store: GraphStore, directory: Path, epochs: int, rounds: int) -> BaselineCost:
-    """Train each model and its plain twin in turn."""
+    """Train each model and its plain counterpart alternately."""
     ours: dict[str, list[_Epochs]] = {"mlp": [], "sgc": [], "sign": []}
     plain: dict[str, list[float]] = {"mlp": [], "sign": []}
     for number in range(rounds):
@@ -108,7 +108,7 @@ def _measure(store: GraphStore, directory: Path, epochs: int, rounds: int) -> Ba
 
 
 def _make_store(path: Path, nodes: int) -> GraphStore:
-    """A power-law graph of which few nodes are in training."""
+    """A power-law graph with few training nodes."""
     graph = power_law(nodes, num_features=_NUM_FEATURES)
     part = np.random.default_rng(0).random(nodes)
     split = np.where(part < _TRAIN_SHARE, 0, np.where(part < 2 * _TRAIN_SHARE, 1, 2)).astype(np.int8)
@@ -116,25 +116,25 @@ def _make_store(path: Path, nodes: int) -> GraphStore:
 
 
 def _configure(name: str, output: Path, epochs: int) -> Config:
-    """A model with the settings that it has on any graph, validated once at the end."""
+    """A model with its settings for any graph, validated once at the end."""
     fixed = {"output": output, "train.epochs": epochs, "train.validate_every": epochs, "train.patience": 0}
     config = load_config(None, fixed, preset=default_preset(name))
     return config.model_copy(update={"model": config.model.model_copy(update={"name": name})})
 
 
 def _time_training(store: GraphStore, config: Config, directory: Path) -> _Epochs:
-    """Train by the loop that all models train by."""
+    """Train with the loop that all models use."""
     directory.mkdir()
     train_worker(TrainJob(config, store.place, directory))
     records = read_epochs(directory)
     rows = int((store.split(0) == 0).sum())
-    # Throughput leaves out validation, and the first line also has the time to open the graph.
+    # Throughput excludes validation, and the first line includes the time to open the graph.
     later = statistics.median(rows / record.rows_per_second for record in records[1:])
     return _Epochs(first=records[0].seconds, later=later)
 
 
 def _time_plain_loop(store: GraphStore, config: Config) -> float:
-    """Seconds of an epoch of the loop that anybody would write: a permutation, slices, steps of Adam."""
+    """Seconds per epoch of the loop that anybody would write: a permutation, slices, steps of Adam."""
     torch.manual_seed(0)
     model = build_model(config.model, config.segments, Inputs.of(store, config))
     if not isinstance(model, RowOpponent):
@@ -157,5 +157,5 @@ def _time_plain_loop(store: GraphStore, config: Config) -> float:
 
 
 def _ratio(ours: Sequence[float], plain: Sequence[float]) -> float:
-    """Median over rounds: both of a round ran one after the other, under the same load."""
+    """Median over rounds; the two measurements of a round ran back to back, under the same load."""
     return statistics.median(mine / theirs for mine, theirs in zip(ours, plain, strict=True))

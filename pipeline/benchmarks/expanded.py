@@ -1,4 +1,4 @@
-"""`cocn bench expanded`: a training step of Expanded CoCN against the dense equations, and how it grows."""
+"""`cocn bench expanded`: a training step of Expanded CoCN against the dense equations, and how it scales."""
 
 import math
 import statistics
@@ -26,7 +26,7 @@ _Forward = Callable[[cocn.CoCN, GraphBatch], Tensor]
 
 @dataclass(frozen=True)
 class ExpandedBenchmark:
-    """8 heads, 64 channels, k=5, L1=2, L2=2, node-level; forward, backward and optimiser; in turns."""
+    """8 heads, 64 channels, k=5, L1=2, L2=2, node-level; forward, backward and optimiser; alternating."""
 
     nodes: int
     edges: int
@@ -36,8 +36,8 @@ class ExpandedBenchmark:
     speedup_vs_dense: float
     """Median over rounds of the time of a dense step over that of a fast one."""
     max_abs_error: float
-    """Largest difference of outputs and of gradients from the dense equations, in float32; gradients as a
-    share of the largest entry of their tensor."""
+    """Largest difference of outputs and gradients from the dense equations, in float32; gradients relative to
+    the largest entry of their tensor."""
     growth_nodes: tuple[int, int]
     growth: float
     """Exponent of the step time between the two sizes; 1 is linear."""
@@ -52,8 +52,8 @@ def run(
 
     Args:
         nodes: nodes of the graph that both run on.
-        edges: undirected edges of it.
-        growth_nodes: sizes between which growth is measured, at degree 8.
+        edges: its number of undirected edges.
+        growth_nodes: sizes between which scaling is measured, at degree 8.
         seed: seed of graphs and parameters.
     """
     model, graph = _make_case(nodes, edges, seed)
@@ -138,7 +138,7 @@ def _compare(model: cocn.CoCN, graph: GraphBatch) -> float:
 
 
 def _measure_growth(sizes: tuple[int, int], seed: int) -> float:
-    """Exponent of the step time between two sizes, measured in turns; the median over rounds."""
+    """Exponent of the step time between two sizes, measured alternately; the median over rounds."""
     cases = [_make_case(nodes, nodes * _GROWTH_DEGREE // 2, seed) for nodes in sizes]
     for case in cases:
         _time_step(*case, _forward_fast)
@@ -150,7 +150,7 @@ def _measure_growth(sizes: tuple[int, int], seed: int) -> float:
 
 
 def _measure_memory(kind: str, nodes: int, edges: int, seed: int) -> float:
-    """Bytes that one step adds to the peak of a process of its own."""
+    """Bytes that one step adds to the peak of a separate process."""
     arguments = [kind, *(str(number) for number in (nodes, edges, seed))]
     command = [sys.executable, "-W", "ignore", "-m", "pipeline.benchmarks.expanded", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

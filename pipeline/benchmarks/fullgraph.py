@@ -1,4 +1,4 @@
-"""A training step of Sparse CoCN on a whole large graph: against what it was, the roofline and its growth."""
+"""A training step of Sparse CoCN on a whole large graph: against its past, the roofline and its scaling."""
 
 import json
 import math
@@ -26,7 +26,7 @@ from pipeline.runtime.progress import progress
 
 _SMALL_NODES = 50_000
 _HEADS, _CHANNELS, _CLASSES = 4, 32, 4
-#: Side of the square product that says how fast this machine multiplies.
+#: Side of the square product that measures how fast this machine multiplies.
 _SIDE = 1536
 
 
@@ -37,37 +37,37 @@ class FullGraphCost:
     nodes: int
     step_seconds: float
     speedup: float
-    """Step before (the C library's allocator, torch's sparse product) over a step now."""
+    """Time of a step before (the C library's allocator, torch's sparse product) over that of a step now."""
     gemm_share: float
     """Operations per second of the step's matrix products over those of one large product."""
     system_time_share: float
-    """Share of a step that the kernel spends, mostly in page faults."""
+    """Share of a step spent in the kernel, mostly on page faults."""
     system_time_share_before: float
     peak_memory_ratio: float
     """Peak memory now over before."""
     growth: float
     """Exponent of the step time from 50,000 nodes on; 1 is linear."""
     gigabytes_per_second: float
-    """Bytes of all tensors that a layer must read or write at least, over the time of the step."""
+    """Bytes of all tensors that a layer must at least read or write, over the time of the step."""
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """One step as the process that took it measured it."""
+    """One step as measured by the process that took it."""
 
     seconds: float
     system_seconds: float
     product_seconds: float
-    """One large product just after."""
+    """One large product right afterwards."""
     peak_bytes: int
 
 
 def run(nodes: int = 421_961, *, small_nodes: int = _SMALL_NODES, rounds: int = 3) -> FullGraphCost:
-    """Measure steps of three processes in turns: now, before, and now on the small graph.
+    """Measure steps of three processes alternately: now, before, and now on the small graph.
 
     Args:
         nodes: Size of the power-law graph.
-        small_nodes: Size that growth is measured from.
+        small_nodes: Size from which scaling is measured.
         rounds: Rounds; each process first takes a step that does not count.
     """
     with tempfile.TemporaryDirectory() as directory, progress("full graph", 3 * (rounds + 1), "steps") as bar:
@@ -116,7 +116,7 @@ def _write_graph(path: Path, nodes: int) -> Path:
 
 @contextmanager
 def _stepper(graph: Path, kind: str) -> "Iterator[subprocess.Popen[str]]":
-    """A process that takes a step whenever it reads a line."""
+    """A process that takes a step for each line it reads."""
     command = [sys.executable, "-W", "ignore", "-m", "pipeline.benchmarks.fullgraph", str(graph), kind]
     environment = {**os.environ, **(allocator_environment() if kind == "now" else {})}
     with subprocess.Popen(
@@ -141,7 +141,7 @@ def _ask_step(process: "subprocess.Popen[str]") -> StepTime:
 
 
 def _serve(graph: Path, kind: str) -> Iterator[str]:
-    """Answer the words on standard input."""
+    """Respond to the words on standard input."""
     if kind == "before":
         from cocn import sparse_rows
 

@@ -28,7 +28,7 @@ _FULL_DEPTH_BATCHES = 12
 
 @dataclass(frozen=True)
 class PositionsBenchmark:
-    """One core each, the same graph, in turns."""
+    """One core each, on the same graph, alternating."""
 
     nodes: int
     edges: int
@@ -38,13 +38,13 @@ class PositionsBenchmark:
     speedup_vs_networkit: float
     """Time of networkit's search from one source over ours, as a share of all pairs; the median round."""
     speedup_full_depth: float
-    """The same with our search going on until every reachable node is found, as networkit's does."""
+    """The same with our search continuing until every reachable node is found, as networkit's does."""
     mismatches: int
-    """Counts that differ from those of networkit's distances, over all sources that it searched from."""
+    """Counts that differ from networkit's distances, over all sources that it searched from."""
     edge_visits_per_second: float
-    """Edges that searches from every single source would have looked at, for each second of ours."""
+    """Edges that searches from every single source would have visited, per second of ours."""
     growth: float
-    """Exponent with which our time a source grows with the graph, from half its size; 1 is linear."""
+    """Exponent with which our time per source grows with the graph, from half its size; 1 is linear."""
     seconds_all_pairs: float
     milliseconds_per_source: float
     networkit_milliseconds_per_source: float
@@ -57,9 +57,9 @@ def run(
 
     Args:
         nodes: Size of the graph.
-        truncate: Hops that are counted.
+        truncate: Number of hops to count.
         seed: Seed of the graph and of the sources that networkit searches from.
-        generator: Which model draws the graph.
+        generator: Model that generates the graph.
     """
     _warm_up()
     full = _Sweeps(power_law_graph(nodes, seed=seed, generator=generator), truncate)
@@ -96,11 +96,11 @@ class _Sweeps:
         self._sums = Sums.zeros(csr.num_nodes, truncate)
         sources = self.layout.sources(None)
         batches = [sources[i : i + MAX_SOURCES] for i in range(0, len(sources), MAX_SOURCES)]
-        # Neighbouring batches are alike, so every round takes some from everywhere.
+        # Neighbouring batches are similar, so every round takes some from everywhere.
         self._parts = [batches[number::_ROUNDS] for number in range(min(_ROUNDS, len(batches)))]
 
     def run(self, number: int) -> None:
-        """Run and time one round; those beyond the last are empty."""
+        """Run and time one round; rounds beyond the last are empty."""
         part = self._parts[number] if number < len(self._parts) else []
         start = time.perf_counter()
         for batch in part:
@@ -132,7 +132,7 @@ class Race:
     mismatches: int
 
     def speedup(self, overhead: float) -> float:
-        """Median over the rounds; `overhead` is what a source costs besides its sweep."""
+        """Median over the rounds; `overhead` is the cost of a source in addition to its sweep."""
         searches = np.array(self.theirs).reshape(len(self.ours), -1).mean(axis=1)
         rounds = zip(self.ours, self.sizes, searches.tolist(), strict=True)
         ratios = [theirs / (seconds / size + overhead) for seconds, size, theirs in rounds]
@@ -140,7 +140,7 @@ class Race:
 
 
 def _run_race(full: _Sweeps, half: _Sweeps, seed: int) -> Race:
-    """Rounds of the graph, of the one of half its size, and of networkit's searches, in turns."""
+    """Rounds on the graph, on one of half its size, and of networkit's searches, alternating."""
     graph, rounds = networkit_graph(full.csr), full.num_rounds
     sources = np.random.default_rng(seed).permutation(full.csr.num_nodes)[: rounds * _SEARCHES_PER_ROUND]
     theirs: list[float] = []
@@ -154,7 +154,7 @@ def _run_race(full: _Sweeps, half: _Sweeps, seed: int) -> Race:
 
 
 def _count_mismatches(graph: Any, counts: NDArray[np.int32], sources: NDArray[np.int64]) -> int:
-    """Counts of the sources that are not those of networkit's distances."""
+    """Number of the sources' counts that differ from networkit's distances."""
     levels, wrong = counts.shape[1], 0
     for source in sources:
         hops = search_distances(graph, int(source))
@@ -164,7 +164,7 @@ def _count_mismatches(graph: Any, counts: NDArray[np.int32], sources: NDArray[np
 
 
 def _time_full_depth(layout: Layout) -> float:
-    """Seconds a source of sweeps without limit, from batches drawn at random."""
+    """Seconds per source of sweeps without limit, from batches drawn at random."""
     size = layout.csr.num_nodes
     searcher, sums, seconds = Searcher(layout.csr), Sums.zeros(size, 1), []
     starts = np.arange(0, size, MAX_SOURCES)

@@ -1,4 +1,4 @@
-"""A baseline: segment training as the paper's text reads, with nothing kept from one batch to the next.
+"""A baseline: segment training as the paper's text describes it, keeping nothing from one batch to the next.
 
 Legend: N nodes, R rows of a batch, H heads, S segment length, D features, E edge channels.
 """

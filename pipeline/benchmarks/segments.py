@@ -1,4 +1,4 @@
-"""What segments cost: building them against sorting, streaming them against training on them."""
+"""What segments cost: building them compared with sorting, streaming them compared with training on them."""
 
 import dataclasses
 import functools
@@ -70,7 +70,7 @@ class SegmentsCost:
 
 
 class _Synthetic(BaseModel):
-    """Parameters of a graph made for measuring."""
+    """Parameters of a graph generated for measuring."""
 
     nodes: int
     seed: int = 0
@@ -79,7 +79,7 @@ class _Synthetic(BaseModel):
 def run(
     nodes: int = 421_961, small_nodes: int = _SMALL_NODES, large_nodes: int = _LARGE_NODES
 ) -> SegmentsCost:
-    """Measure on power-law graphs with as many edges a node as genius has.
+    """Measure on power-law graphs with as many edges per node as genius has.
 
     Args:
         nodes: Size of the graph that is built, streamed and trained on.
@@ -134,7 +134,7 @@ def _time_building(nodes: int) -> tuple[float, float, float]:
 
 
 def _time_streaming(directory: Path, nodes: int) -> tuple[float, float]:
-    """Records a second of the loader alone, and of training steps alone."""
+    """Records per second of the loader alone, and of training steps alone."""
     loader = SegmentLoader(open_segments(make_store(directory / "store", nodes), 0, "train"), _BATCH_ROWS)
     batches = list(loader.take(_MODEL_STEPS))
     rates = []
@@ -148,7 +148,7 @@ def _time_streaming(directory: Path, nodes: int) -> tuple[float, float]:
 
 
 def _time_model(batches: list[SegmentBatch]) -> float:
-    """Records a second of training steps of the reference model."""
+    """Records per second of training steps of the reference model."""
     torch.manual_seed(0)
     model = SegmentCoCN(
         _FEATURES,
@@ -188,13 +188,13 @@ def stream(path: Path) -> int:
 
 
 def _anonymous_bytes() -> int:
-    """Resident memory of this process that is no page of a file."""
+    """Resident memory of this process that is not backed by a file."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
 
 
 def make_store(path: Path, nodes: int, *, all_train: bool = True) -> GraphStore:
-    """A store of a synthetic graph with segments; every node is a training node, or a random half is."""
+    """A store of a synthetic graph with segments; all nodes, or a random half of them, are training nodes."""
     store = create_store(path, _make_graph(nodes, all_train), _Synthetic(nodes=nodes))
     with store.begin("positions", _Synthetic(nodes=nodes)) as stage:
         stage.write_table("columns.arrow", pa.table({"columns": list_column(_random_positions(nodes))}))
@@ -221,7 +221,7 @@ def _make_graph(nodes: int, all_train: bool = True) -> GraphArrays:
 
 
 def _interleave(functions: list[Callable[[], None]]) -> list[float]:
-    """Median seconds of each function, measured in turns so that other load hits all alike."""
+    """Median seconds of each function, measured alternately so that other load affects all alike."""
     for function in functions:
         function()
     rounds = [[timed(function) for function in functions] for _ in range(_ROUNDS)]

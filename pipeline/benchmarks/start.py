@@ -1,4 +1,4 @@
-"""How long `cocn train` takes to its first step, as a multiple of importing torch."""
+"""How long `cocn train` takes until its first step, as a multiple of importing torch."""
 
 import shutil
 import statistics
@@ -14,7 +14,7 @@ from pipeline.runtime.errors import UserError
 from pipeline.runtime.progress import progress
 
 _POLL_SECONDS = 0.01
-#: A first step that takes longer than this is no start.
+#: A first step that takes longer than this counts as a failure.
 _PATIENCE_SECONDS = 120.0
 #: What a training writes with its first step.
 _SIGN_OF_LIFE = "trainings/*/now.json"
@@ -22,13 +22,13 @@ _SIGN_OF_LIFE = "trainings/*/now.json"
 
 @dataclass(frozen=True)
 class StartCost:
-    """Seconds from the command to the end of the first step, in turns with importing torch."""
+    """Seconds from the command to the end of the first step, alternating with importing torch."""
 
     nodes: int
     help_seconds: float
     """`cocn --help`."""
     torch_seconds: float
-    """Importing torch, in a process of its own."""
+    """Importing torch, in a separate process."""
     first_step_seconds: float
     """`cocn train segment` on a prepared store."""
     ratio: float
@@ -40,7 +40,7 @@ def run(nodes: int = 421_961, rounds: int = 3) -> StartCost:
 
     Args:
         nodes: Size of the graph in the store.
-        rounds: Rounds, in turns; files are read once before the first counts.
+        rounds: Rounds, alternating; files are read once before the first counts.
     """
     times: list[tuple[float, float, float]] = []
     with tempfile.TemporaryDirectory() as directory, progress("start", rounds + 1, "rounds") as bar:
@@ -68,8 +68,8 @@ def _time_command(command: list[str]) -> float:
 
 
 def _time_first_step(store: Path, output: Path) -> float:
-    """Seconds until a training tells of its first step; then it is ended."""
-    # The tracking database stays: it is made once, not with every training.
+    """Seconds until a training reports its first step; then it is ended."""
+    # The tracking database is kept: it is created once, not with every training.
     shutil.rmtree(output / "trainings", ignore_errors=True)
     settings = {"model.heads": 8, "segments.length": 8, "positions.order": "profile"}
     command = [sys.executable, "-m", "jobs.cli", "train", "segment", "--store", str(store)]

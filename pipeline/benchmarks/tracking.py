@@ -1,4 +1,4 @@
-"""What tracking costs: the time of a training step with and without it, in turn."""
+"""What tracking costs: the time of a training step with and without it, alternating."""
 
 import statistics
 import tempfile
@@ -29,7 +29,7 @@ _METRICS = {
 
 @dataclass(frozen=True)
 class TrackingCost:
-    """Step times with and without tracking; five metrics are logged every so many steps."""
+    """Step times with and without tracking; five metrics are logged at a time."""
 
     steps: int
     log_every: int
@@ -38,14 +38,14 @@ class TrackingCost:
     log_call_us: float
     overhead_percent: float
     drain_seconds: float
-    """What the last records needed after the last step."""
+    """Time that the last records needed after the last step."""
     segment_step_ms: float
     """A training step of the reference Segment CoCN, 1,000 records."""
     segment_call_percent: float
     """What one call of `Tracker.log` adds to such a step."""
     segment_processor_percent: float
-    """What one call a step adds to the processor time of such steps, sending included; it says more than
-    the clock on a machine that does other things."""
+    """What one call per step adds to the processor time of such steps, sending included; more telling than
+    wall-clock time on a busy machine."""
 
 
 def run(
@@ -55,14 +55,14 @@ def run(
     uri: str | None = None,
     segment_steps: int = _SEGMENT_STEPS,
 ) -> TrackingCost:
-    """Time steps of matrix products, plain and tracked in turn.
+    """Time steps of matrix products, alternately plain and tracked.
 
     Args:
-        steps: Steps a round; enough that the tracker's thread sends several times in it.
-        rounds: How often both are measured; medians are reported.
-        log_every: Steps between two calls of `Tracker.log`; training logs once an epoch.
+        steps: Steps per round; enough that the tracker's thread sends several times in it.
+        rounds: How many times both are measured; medians are reported.
+        log_every: Steps between two calls of `Tracker.log`; training logs once per epoch.
         uri: Tracking URI; by default a SQLite file in a temporary directory.
-        segment_steps: Steps of the reference Segment CoCN a round.
+        segment_steps: Steps per round of the reference Segment CoCN.
     """
     matrix = np.random.default_rng(0).standard_normal((_SIDE, _SIDE))
     plain, tracked, drain = [], [], []
@@ -104,7 +104,7 @@ def _time_steps(
     first: int = 0,
     log_every: int = 1,
 ) -> float:
-    """Seconds a step: two matrix products, and the logging if there is a tracker."""
+    """Seconds per step: two matrix products, and the logging if there is a tracker."""
     start = time.perf_counter()
     for step in range(first, first + steps):
         (matrix @ matrix @ matrix).sum()

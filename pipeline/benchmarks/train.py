@@ -1,4 +1,4 @@
-"""What a training step costs: its parts, its growth with the graph, two workers, re-sorting every batch."""
+"""What a training step costs: its parts, scaling with the graph, two workers, re-sorting every batch."""
 
 import os
 import statistics
@@ -49,31 +49,31 @@ _REFERENCE: dict[str, object] = {
 
 @dataclass(frozen=True)
 class TrainCost:
-    """Times on one thread a worker, medians of interleaved rounds."""
+    """Times on one thread per worker, medians of interleaved rounds."""
 
     nodes: int
     step_seconds: float
     """A step of the loop, from one batch to the next."""
     data_share: float
-    """Share of it outside forward, backward and optimiser."""
+    """Share of it spent outside forward, backward and optimiser."""
     growth_vs_50k: float
     """Step time over that on 50,000 nodes."""
     speedup_2_workers: float
-    """Rows a second of two single-thread workers over those of one, at the same global batch."""
+    """Rows per second of two single-thread workers over those of one, at the same global batch."""
     full_resort_ratio: float
     """Step time of a baseline that ranks, sorts and segments the whole graph in every batch, over ours."""
     rows_per_second: float
     resort_step_seconds: float
     gemm_share: float
-    """Operations a second of the step's matrix products, over those of one large product."""
+    """Operations per second of the step's matrix products, over those of one large product."""
 
 
 def run(nodes: int = 421_961, *, small_nodes: int = _SMALL_NODES, rounds: int = 9) -> TrainCost:
-    """Measure on power-law graphs with as many edges a node as genius has.
+    """Measure on power-law graphs with as many edges per node as genius has.
 
     Args:
         nodes: Size of the graph.
-        small_nodes: Size that growth is measured from.
+        small_nodes: Size from which scaling is measured.
         rounds: Rounds of each measurement; the baseline runs half of them.
     """
     with _one_thread(), tempfile.TemporaryDirectory() as directory:
@@ -117,12 +117,12 @@ def reference_config(**settings: object) -> Config:
 
 
 class _Loop:
-    """The training loop, a step at a time, with a clock around its parts."""
+    """The training loop, one step at a time, with a clock around its parts."""
 
     def __init__(self, store: GraphStore, rank: int = 0, world_size: int = 1) -> None:
         self._config = reference_config()
         self._rank, self._world_size = rank, world_size
-        # One rank of two may step alone while the other waits.
+        # One rank of two may step while the other waits.
         self._shares_loss = world_size > 1 or not dist.is_initialized()
         torch.manual_seed(0)
         model = build_model(self._config.model, self._config.segments, Inputs.of(store, self._config))
@@ -161,7 +161,7 @@ class _Loop:
         self._computing.append(computed - computing)
 
     def step_seconds(self) -> float:
-        """Median time of a step; the first one warms up."""
+        """Median time of a step; the first one is a warm-up."""
         return statistics.median(self._whole[1:])
 
     def data_share(self) -> float:
@@ -172,7 +172,7 @@ class _Loop:
 
 def _time_two_workers(store: GraphStore, rounds: int) -> float:
     """Median over rounds of the throughput of two workers, over that of one of them alone just before."""
-    # Torch would say in every process that a check of ours costs time.
+    # Otherwise torch warns in every process that one of our checks costs time.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with tempfile.TemporaryDirectory() as directory:
         result = Path(directory) / "speedup"
@@ -240,7 +240,7 @@ def _time_products(loop: _Loop, rounds: int, side: int = 1536) -> float:
 
 
 def _thread_seconds(work: Callable[[], object]) -> float:
-    """Seconds that this thread computed, whatever else the machine does."""
+    """Seconds that this thread computed, independent of other load on the machine."""
     start = time.thread_time()
     work()
     return time.thread_time() - start

@@ -1,6 +1,6 @@
 """Settings → network; opponents; metrics.
 
-In: a configuration and what a store holds. Out: a network, and scores of its answers.
+In: a configuration and the content of a store. Out: a network, and scores of its predictions.
 
 May import: runtime, config, storage, engine, tracking, store, ingest, paper, presets, positions, orders,
 features, segments.

@@ -1,4 +1,4 @@
-"""Metrics over all rows of a part, whatever the number of ranks and the size of batches."""
+"""Metrics over all rows of a part, for any number of ranks and batch size."""
 
 import math
 from dataclasses import dataclass
@@ -20,14 +20,15 @@ _HITS = (1, 3, 10, 50, 100)
 
 @dataclass(frozen=True)
 class Predictions:
-    """Answers for the rows of a part (nodes, graphs or pairs), all ranks together, in the order of the rows.
+    """Predictions for the rows of a part (nodes, graphs or pairs), over all ranks, in the order of the rows.
 
     Shapes:
         row: [R] number of the node, graph or pair.
         logits: [R, C] of the classes, or [R] scores of pairs.
         label: [R].
-        rank: [R] place of each true link among its rivals, from 1; 0 for false ones. None but for links.
-        group: [R] graph of each pair, which ranks are averaged in first.
+        rank: [R] rank of each true link among its competitors, from 1; 0 for false ones. None except for
+            links.
+        group: [R] graph of each pair, within which ranks are averaged first.
     """
 
     row: Tensor
@@ -44,7 +45,7 @@ class Evaluation:
     Attributes:
         num_rows: labelled rows that were scored.
         loss: mean cross-entropy.
-        metrics: every metric that the number of classes allows; none where the loss is not finite.
+        metrics: every metric that the number of classes allows; empty if the loss is not finite.
     """
 
     num_rows: int
@@ -53,14 +54,14 @@ class Evaluation:
 
 
 def default_metric(num_classes: int, task: Task = "node") -> MetricName:
-    """For nodes ROC AUC of two classes, accuracy of more; accuracy for graphs, MRR for links."""
+    """For nodes, ROC AUC with two classes and accuracy with more; accuracy for graphs, MRR for links."""
     if task == "link":
         return "mrr"
     return "roc_auc" if num_classes == 2 and task == "node" else "accuracy"
 
 
 def evaluate_predictions(predictions: Predictions) -> Evaluation:
-    """Score what a feed predicted."""
+    """Score a feed's predictions."""
     if predictions.rank is None or predictions.group is None:
         return evaluate(predictions.logits, predictions.label)
     return evaluate_links(predictions.logits, predictions.label, predictions.rank, predictions.group)
@@ -69,7 +70,7 @@ def evaluate_predictions(predictions: Predictions) -> Evaluation:
 def evaluate_links(scores_R: Tensor, labels_R: Tensor, ranks_R: Tensor, groups_R: Tensor) -> Evaluation:
     """Score pairs: ROC AUC and average precision over all, MRR and Hits@k within each graph, averaged.
 
-    Graphs without a true link have no rank and do not count.
+    Graphs without a true link have no ranks and do not count.
 
     Shapes:
         scores_R: [R]
@@ -81,7 +82,7 @@ def evaluate_links(scores_R: Tensor, labels_R: Tensor, ranks_R: Tensor, groups_R
     loss = float(F.binary_cross_entropy_with_logits(scores, labels.double()))
     if not math.isfinite(loss):
         return Evaluation(labels.numel(), loss, {})
-    # Of the scores themselves: as probabilities large ones would all be 1.
+    # Computed from the scores themselves: as probabilities, large ones would all be 1.
     metrics = _score_order(scores.numpy(), labels.numpy())
     true = labels == 1
     if bool(true.any()):
@@ -129,7 +130,7 @@ def score(probabilities_RC: NDArray[np.float64], labels_R: NDArray[np.int64]) ->
 
 
 def _score_order(scores_R: NDArray[np.float64], labels_R: NDArray[np.int64]) -> dict[str, float]:
-    """ROC AUC and average precision of two classes; none unless both occur."""
+    """ROC AUC and average precision with two classes; empty unless both occur."""
     from sklearn import metrics
 
     if not 0 < labels_R.sum() < labels_R.size:
@@ -143,12 +144,12 @@ def _score_order(scores_R: NDArray[np.float64], labels_R: NDArray[np.int64]) -> 
 def link_ranks(positive_P: Tensor, negative: Tensor) -> Tensor:
     """Rank of each true link among others, from 1. Returns [P].
 
-    A link that scores the same as others takes the middle of the places they share, so that a constant score
-    earns nothing.
+    A link that scores the same as others takes the middle of their ranks, so that a constant score gains
+    nothing.
 
     Shapes:
         positive_P: [P] scores of true links
-        negative: [Q] scores of false links that all true ones are ranked among, or [P, Q] of their own
+        negative: [Q] scores of false links that all true ones are ranked against, or [P, Q] for their own
     """
     if negative.dim() == 1:
         # Sorting once is linear in memory; comparing all pairs would not be.
@@ -163,7 +164,7 @@ def link_ranks(positive_P: Tensor, negative: Tensor) -> Tensor:
 
 
 def gather_from_ranks(rows: Tensor) -> Tensor:
-    """The rows of all ranks, those of rank 0 first; ranks may have different numbers of them."""
+    """The rows of all ranks, those of rank 0 first; ranks may have different numbers of rows."""
     if not (dist.is_available() and dist.is_initialized()):
         return rows
     counts = [torch.zeros(1, dtype=torch.long, device=rows.device) for _ in range(dist.get_world_size())]
@@ -177,5 +178,5 @@ def gather_from_ranks(rows: Tensor) -> Tensor:
 
 
 def chosen_metric(name: str, num_classes: int, task: Task = "node") -> MetricName:
-    """The metric of a configuration, `auto` resolved."""
+    """The metric of a configuration, with `auto` resolved."""
     return default_metric(num_classes, task) if name == "auto" else cast(MetricName, name)

@@ -35,16 +35,16 @@ Network = cocn.CoCN | MixingCoCN | StreamingCoCN | Opponent
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a model reads of a store, and what it answers.
+    """What a model reads of a store, and what it predicts.
 
     Attributes:
-        num_features: columns of x, propagated ones not counted.
+        num_features: columns of x, not counting propagated ones.
         num_classes: number of classes.
         num_position_columns: columns of the store's structural positions.
         num_nodes: nodes of the graph; only LINKX depends on it.
-        task: what the answer is about: every node, every graph, or pairs of nodes.
-        batched: whether a step reads some graphs of a collection.
-        num_edge_features: numbers that come with an edge; 0 for plain edges.
+        task: what is predicted for: every node, every graph, or pairs of nodes.
+        batched: whether a step reads a batch of a collection's graphs.
+        num_edge_features: numbers per edge; 0 for plain edges.
         directed: whether edges have a direction.
         blocks: name and columns of every input block that the model reads.
         window_columns: columns that its windows read of a node.
@@ -84,7 +84,7 @@ class Inputs:
 
 
 def is_modern(model: ModelConfig, task: Task) -> bool:
-    """Whether a model is one of the modern recipe; see `pipeline.models.recipes` for what `auto` becomes."""
+    """Whether a model follows the modern recipe; see `pipeline.models.recipes` for how `auto` is resolved."""
     return model.recipe == "modern" and model.name in FAMILY and task == "node"
 
 
@@ -111,10 +111,10 @@ def _block_sizes(store: GraphStore, config: Config) -> dict[str, Any]:
 
 
 def resolve_task(config: Config, store: GraphStore) -> Task:
-    """What a configuration asks of a store, `auto` resolved.
+    """The task of a configuration on a store, with `auto` resolved.
 
     Raises:
-        UserError: if the store, or the model, cannot answer it.
+        UserError: if the store, or the model, does not support it.
     """
     asked, there = config.data.task, store.manifest.task
     task: Task = there if asked == "auto" else asked
@@ -126,7 +126,7 @@ def resolve_task(config: Config, store: GraphStore) -> Task:
     if whole and position_source(config.model) == "implicit" and store.num_nodes > STRUCTURAL_LIMIT:
         raise UserError(
             "Expected 'model.positions' to be explicit for links of a graph of more than "
-            f"{STRUCTURAL_LIMIT:,} nodes (got implicit, and the store's positions know the hidden links)"
+            f"{STRUCTURAL_LIMIT:,} nodes (got implicit, and the store's positions reveal the hidden links)"
         )
     if config.data.protocol != "holdout" and task != "graph":
         raise UserError(
@@ -155,7 +155,7 @@ def check_model(model: ModelConfig, task: Task, *, collection: bool) -> None:
         )
     if collection and model.name in OPPONENTS and not OPPONENTS[model.name].collections:
         raise UserError(
-            f"Expected a model that reads any graph (got {model.name}, which has parameters for every "
+            f"Expected a model that reads any graph (got {model.name}, which has parameters for each "
             "node of one)"
         )
 
@@ -166,7 +166,7 @@ def streams(model: ModelConfig) -> bool:
 
 
 def position_source(model: ModelConfig) -> str:
-    """What orders the nodes, `auto` resolved; opponents read them in any order."""
+    """What orders the nodes, with `auto` resolved; opponents read them in any order."""
     if model.name in OPPONENTS:
         return "explicit"
     if model.positions == "auto":
@@ -175,14 +175,14 @@ def position_source(model: ModelConfig) -> str:
 
 
 def propagation(model: ModelConfig) -> Propagation:
-    """Where positions are smoothed, `auto` resolved."""
+    """Where positions are smoothed, with `auto` resolved."""
     if model.propagation == "auto":
         return "before" if streams(model) else "after"
     return model.propagation
 
 
 def _position_channels(model: ModelConfig, inputs: Inputs) -> int | None:
-    """Columns that positions are regressed from; None where a model decides by itself."""
+    """Columns that positions are regressed from; None if a model decides by itself."""
     source = position_source(model)
     if source == "implicit":
         return inputs.num_position_columns
@@ -190,7 +190,7 @@ def _position_channels(model: ModelConfig, inputs: Inputs) -> int | None:
 
 
 def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> Network:
-    """The network that a configuration describes, with fresh parameters."""
+    """The network that a configuration describes, with newly initialised parameters."""
     if is_modern(model, inputs.task):
         return _build_modern(model, segments, inputs)
     if model.name in OPPONENTS:
@@ -220,7 +220,7 @@ def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> 
         settings["tau"] = model.tau
     num_features = inputs.num_features
     if streams(model):
-        # Segments read propagated features from the store, beside the plain ones.
+        # Segments read propagated features from the store, in addition to the plain ones.
         num_features *= 1 + model.propagated_features
         settings["segment_length"] = segments.length
     else:
@@ -229,7 +229,7 @@ def build_model(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> 
 
 
 def _opponent_sizes(model: ModelConfig, inputs: Inputs) -> Sizes:
-    """What shapes an opponent."""
+    """What determines the shape of an opponent."""
     return Sizes(
         num_features=inputs.num_features or STAND_IN_COLUMNS,
         out_channels=out_channels(model, inputs),
@@ -272,5 +272,5 @@ def _build_modern(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -
 
 
 def out_channels(model: ModelConfig, inputs: Inputs) -> int:
-    """Classes; for links an embedding of `hidden_channels` as source and one as target."""
+    """Number of classes; for links, an embedding of `hidden_channels` as source and one as target."""
     return 2 * model.hidden_channels if inputs.task == "link" else inputs.num_classes

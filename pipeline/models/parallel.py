@@ -1,4 +1,4 @@
-"""A model as a rank runs it: replicas share out the rows of a step, or the heads of a whole graph."""
+"""A model as a rank runs it: replicas divide the rows of a step, or the heads of a whole graph."""
 
 from collections.abc import Sequence
 
@@ -25,20 +25,20 @@ def distribute(
         settings: its configuration.
         rank: number of this rank.
         world_size: number of ranks.
-        batched: whether ranks share out the graphs of a batch, in place of the heads of one graph.
+        batched: whether ranks divide the graphs of a batch instead of the heads of one graph.
     """
     network: nn.Module = _InParts(model) if batched else model
     if world_size == 1:
         return network
     if isinstance(model, cocn.CoCN) and not streams(settings) and not batched:
         network = _HeadShare(model, rank, world_size)
-    # With it buckets keep their layout for good, so the order of sums, and with it every bit, is the same
-    # after a restart; and features that are switched off may leave parameters without a gradient.
+    # With it, buckets keep their layout, so the order of sums, and with it every bit, is the same after a
+    # restart; and features that are switched off may leave parameters without a gradient.
     return DistributedDataParallel(network, find_unused_parameters=True, gradient_as_bucket_view=True)
 
 
 class _InParts(nn.Module):
-    """A model that reads the graphs of a step in parts of like size, so that little of each is padding."""
+    """A model that reads the graphs of a step in parts of similar size, to keep padding small."""
 
     def __init__(self, model: Network) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class _InParts(nn.Module):
 
 
 class _HeadShare(nn.Module):
-    """A full-graph model that computes some of the heads; the others are computed on other ranks.
+    """A full-graph model that computes some of the heads; other ranks compute the others.
 
     Heads are independent until they are concatenated, and a linear map of their concatenation is a sum of
     linear maps of the heads: each rank maps its own, and the ranks' logits are summed.
@@ -85,7 +85,7 @@ class _HeadShare(nn.Module):
 
 
 def _sum_over_ranks(value: Tensor) -> Tensor:
-    """Sum over ranks that all go on with the same value, each counting for its share of the loss."""
+    """Sum over ranks that all continue with the same value, each accounting for its share of the loss."""
     total: Tensor = _SumOverRanks.apply(value)  # type: ignore[no-untyped-call]
     return total
 
@@ -99,5 +99,5 @@ class _SumOverRanks(autograd.Function):
 
     @staticmethod
     def backward(ctx: autograd.function.FunctionCtx, gradient: Tensor) -> Tensor:
-        # Every rank has the same gradient, so their sum needs no exchange.
+        # Every rank has the same gradient, so no communication is needed.
         return gradient * dist.get_world_size()

@@ -1,7 +1,7 @@
-"""Recipes: the settings under which a model trains well, where the user has not chosen others.
+"""Recipes: the settings under which a model trains well, unless the user has chosen others.
 
 The paper's network has the paper's settings as defaults. A modern model has others, which depend on the graph
-only through its size: they were chosen on validation parts of ten graphs, and are the same for all of them.
+only through its size: they were chosen on the validation parts of ten graphs, and are the same for all.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from pipeline.features.selection import is_tiny
 from pipeline.models.networks import FAMILY, resolve_task, streams
 from pipeline.store.graph_store import GraphStore
 
-#: Optimiser steps that a streaming model takes, and between how many epochs they are.
+#: Optimiser steps that a streaming model takes, and the range of epochs for them.
 STREAMING_STEPS = 1000
 STREAMING_EPOCHS = (15, 100)
 #: Nodes that a full-graph model sees in all steps together, and between how many epochs that is.
@@ -27,7 +27,7 @@ _DEEP_NODES = 50_000
 def with_model(config: Config, name: str, store: GraphStore) -> Config:
     """The configuration of one model on a store: `recipe: auto` resolved, its defaults filled in.
 
-    Settings that were given, in a file or by a flag, are kept.
+    Settings given in a file or by a flag are kept.
     """
     config = _update(config, {"model": {"name": name}})
     if name not in FAMILY or config.model.recipe == "paper":
@@ -69,7 +69,7 @@ def _defaults(config: Config, store: GraphStore) -> dict[str, dict[str, Any]]:
 
 
 def _depth(store: GraphStore, few: bool) -> dict[str, Any]:
-    """Blocks that mix neighbours: few where features say much by themselves, many where they say little."""
+    """Number of mixing blocks: few if the features say much by themselves, many if they say little."""
     if is_wide(store):
         return {"mixing_blocks": 1 if few else 2}
     return {"mixing_blocks": 8 if store.num_nodes <= _DEEP_NODES else 4, "dropout": 0.2}
@@ -80,7 +80,7 @@ def _between(bounds: tuple[int, int], value: int) -> int:
 
 
 def _update(config: Config, values: dict[str, dict[str, Any]], given: Config | None = None) -> Config:
-    """The configuration with other values; those that `given` was given are kept."""
+    """The configuration with other values, except those that the user has given."""
     sections = {}
     for name, section_values in values.items():
         section = getattr(config, name)

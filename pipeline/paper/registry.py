@@ -1,4 +1,4 @@
-"""The benchmarks of the paper: task, metric and protocol of each; counts and files are the catalogue's."""
+"""The benchmarks of the paper: task, metric and protocol of each; counts and files are in the catalogue."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,14 +15,14 @@ FAMILY = ("vanilla", "expanded", "sparse", "segment")
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a dataset is split, and how often.
+    """How a dataset is split, and how many times.
 
     Attributes:
-        kind: splits that come with the data, random ones, folds of a cross-validation, or none at all, where
-            all pairs of graphs are compared.
-        num_splits: how many splits or folds.
+        kind: splits that come with the data, random ones, folds of a cross-validation, or none at all, if all
+            pairs of graphs are compared.
+        num_splits: number of splits or folds.
         shares: shares of training and validation in percent; the rest is the test part.
-        note: what the paper leaves open and what we take.
+        note: what the paper leaves open and what we use.
     """
 
     kind: Literal["given", "random", "folds", "pairs"]
@@ -42,7 +42,7 @@ class Protocol:
         return f"{self.num_splits} {self.kind}{parts}"
 
     def overrides(self) -> dict[str, object]:
-        """Values of the configuration that make the splits, by dotted key; none where splits are given."""
+        """Configuration values that produce the splits, by dotted key; empty if splits come with the data."""
         if self.kind == "folds":
             return {"data.num_splits": self.num_splits, "data.protocol": "gin"}
         if self.kind != "random" or self.shares is None:
@@ -60,11 +60,11 @@ class Benchmark:
     """A dataset of the paper.
 
     Attributes:
-        name: its name on the command line, and in the catalogue where it is read through that.
+        name: its name on the command line, and in the catalogue if it is read through that.
         title: its name in the paper.
         table: the table with its main results.
-        counts: its counts, where it is not in the catalogue.
-        fetch: what to fetch and where to put it, where it is not in the catalogue.
+        counts: its counts, if it is not in the catalogue.
+        fetch: what to download and where to put it, if it is not in the catalogue.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Benchmark:
 
     @property
     def entry(self) -> Published | None:
-        """How the catalogue reads it; None for sets that the isomorphism test reads itself."""
+        """How the catalogue reads it; None for datasets that the isomorphism test reads itself."""
         return BY_NAME.get(self.name)
 
     @property
@@ -88,7 +88,7 @@ class Benchmark:
         return tuple(name for name in FAMILY if name in found)
 
     def results(self) -> tuple[Result, ...]:
-        """Its cells of the main table."""
+        """Its cells in the main table."""
         return tuple(cell for cell in load_tables()[self.table].entries if cell.dataset == self.name)
 
     def printed(self) -> Mapping[str, str]:
@@ -96,11 +96,11 @@ class Benchmark:
         return load_tables()[self.table].statistics.get(self.name, {})
 
     def misprints(self) -> tuple[Misprint, ...]:
-        """Its statistics and results that the paper misprints."""
+        """Its misprinted statistics and results."""
         return tuple(slip for slip in load_misprints() if slip.dataset == self.name)
 
     def overrides(self) -> dict[str, object]:
-        """Values of the configuration that its table asks for, by dotted key."""
+        """Configuration values that its table requires, by dotted key."""
         metric = {} if self.task == "isomorphism" else {"train.metric": self.metric}
         return {"data.source": self.name, **metric, **self.protocol.overrides()}
 
@@ -178,7 +178,7 @@ def find_benchmark(name: str) -> Benchmark:
     """The benchmark of that name.
 
     Raises:
-        UserError: naming the nearest one.
+        UserError: suggesting the nearest one.
     """
     if name not in BENCHMARKS_BY_NAME:
         hint = suggest(name, BENCHMARKS_BY_NAME, "`cocn datasets list` shows the names")

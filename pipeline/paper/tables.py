@@ -1,4 +1,4 @@
-"""The tables of the paper as printed, read from `results.yaml`, and the slips noted in `misprints.yaml`."""
+"""The tables of the paper as printed, read from `results.yaml`, and the misprints in `misprints.yaml`."""
 
 import re
 from collections.abc import Mapping
@@ -25,13 +25,13 @@ class Result:
 
     Attributes:
         dataset: its name in the registry; `all` for a number over the whole table.
-        model: the name that `cocn train` knows it by, or a name of its own.
+        model: its name in `cocn train`, or a separate name.
         title: the model's name as printed.
         metric: accuracy, roc_auc, mrr, hits@1, hits@3, undistinguished_pairs, rank, improvement, …
         variant: what an ablation varies, such as `tau=0.1` or `residual`; empty elsewhere.
         printed: the cell as printed.
-        mean: its number, percent where the unit is %; None for a dash, OOM or a formula.
-        std: what stands behind ±, if anything does.
+        mean: its number, in percent if the unit is %; None for a dash, OOM or a formula.
+        std: the number after ±, if any.
     """
 
     table: str
@@ -57,12 +57,12 @@ class Table:
     Attributes:
         name: what `cocn reproduce` calls it.
         label: its LaTeX label.
-        metric: the metric of most of its cells; empty where each column has its own.
-        entries: its cells, row by row; none for a figure.
+        metric: the metric of most of its cells; empty if each column has its own.
+        entries: its cells, row by row; empty for a figure.
         datasets: the datasets it shows, in its order.
         statistics: what it prints about a dataset, such as {"texas": {"nodes": "183"}}.
-        settings: what a figure was made with.
-        finding: what a figure shows, in a sentence.
+        settings: the settings a figure was made with.
+        finding: what a figure shows, in one sentence.
     """
 
     name: str
@@ -83,12 +83,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Misprint:
-    """Something printed that is wrong, or counted otherwise than its neighbours.
+    """Something printed that is wrong, or counted differently from its neighbours.
 
     Attributes:
         what: the statistic or the result, such as `edges`.
-        actual: what we hold for right.
-        note: the reason, in a sentence.
+        actual: what we believe to be right.
+        note: the reason, in one sentence.
     """
 
     table: str
@@ -108,21 +108,21 @@ def load_tables() -> dict[str, Table]:
 
 @cache
 def load_misprints() -> tuple[Misprint, ...]:
-    """Every slip that was noted."""
+    """Every known misprint."""
     return tuple(Misprint(**fields) for fields in _read("misprints.yaml"))
 
 
 def paper_result(
     table: str, dataset: str, model: str, *, variant: str = "", metric: str | None = None
 ) -> Result | None:
-    """What the paper prints, or None where it has no such cell.
+    """What the paper prints, or None if it has no such cell.
 
     Args:
         table: name of the table.
         dataset: name of the dataset.
         model: name of the model.
         variant: what an ablation varies.
-        metric: by default the first that the table has of them.
+        metric: by default the first that the table has.
     """
     for entry in load_tables()[table].entries:
         same = (entry.dataset, entry.model, entry.variant) == (dataset, model, variant)
@@ -183,7 +183,7 @@ def _number(text: str) -> float | None:
 def _statistics(printed: Mapping[str, str], datasets: list[str]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for field, cells in printed.items():
-        # The last columns of a table may be no dataset's, such as the mean rank.
+        # The last columns of a table may belong to no dataset, such as the mean rank.
         for dataset, cell in zip(datasets, str(cells).split(), strict=False):
             found.setdefault(dataset, {})[field] = cell
     return found

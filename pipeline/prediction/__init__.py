@@ -1,4 +1,4 @@
-"""Checkpoint → predictions, as files or behind MLflow.
+"""Checkpoint → predictions, as files or through MLflow.
 
 In: a checkpoint and a store. Out: classes and probabilities.
 

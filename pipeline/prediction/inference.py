@@ -1,4 +1,4 @@
-"""Prediction: a trained model's answer for every node, graph or pair of a store, streamed into one file."""
+"""Predictions of a trained model for every node, graph or pair of a store, streamed into a file."""
 
 import functools
 import os
@@ -42,9 +42,9 @@ from pipeline.training.remote_copy import open_checkpoint
 from pipeline.training.row_feed import row_batches
 from pipeline.training.segment_sources import open_part, sequence_segments
 
-#: Rows of a task.
+#: Rows per task.
 CHUNK_ROWS = 16_384
-#: Seconds of work from which Ray's tasks pay for its start.
+#: Seconds of work above which Ray's tasks pay for its start.
 _PARALLEL_SECONDS = 30.0
 
 
@@ -67,12 +67,12 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Outputs:
-    """The model's output for some nodes, or graphs.
+    """The model's output for a batch of nodes or graphs.
 
     Shapes:
         row: [R]
         probabilities: [R, C]
-        embeddings: [R, E], or [R, 0] where they are not asked for
+        embeddings: [R, E], or [R, 0] if they are not requested
     """
 
     row: NDArray[np.integer]
@@ -82,7 +82,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Some rows of one part, for one task."""
+    """Rows of one part, for one task."""
 
     checkpoint: Path | Remote
     store: Path | Remote
@@ -104,12 +104,12 @@ def predict(
     """Predict the class of every node, of every graph of a collection, or the links of pairs.
 
     Args:
-        checkpoint: Directory of a checkpoint, or the place of one in an object store.
+        checkpoint: Directory of a checkpoint, or its place in an object store.
         store: The graph, with the stages that the model reads.
-        out: Parquet file; it appears when it is complete.
-        embeddings: Also write what the last linear map reads.
-        other_graph: Take a graph that the model was not trained on, as long as its sizes fit.
-        parallel: Use Ray; by default where the first rows say that it pays, or in a cluster.
+        out: Parquet file; it appears once it is complete.
+        embeddings: Also write the input of the last linear map.
+        other_graph: Accept a graph that the model was not trained on, as long as its sizes fit.
+        parallel: Use Ray; by default if timing the first rows shows that it pays, or in a cluster.
 
     Raises:
         UserError: if the store does not fit the checkpoint.
@@ -121,7 +121,7 @@ def predict(
     if other_graph:
         origin.require_sizes(store, checkpoint)
     else:
-        origin.require_store(store, checkpoint, "; --other-graph predicts on it all the same")
+        origin.require_store(store, checkpoint, "; --other-graph predicts on it anyway")
     require_segments(origin, store)
     channels = open_model(checkpoint).out.in_features if embeddings else 0
     with local_file(out) as file:
@@ -147,7 +147,7 @@ def predict(
 def _write_classes(
     answers: Iterable[Outputs], origin: Origin, store: GraphStore, file: Path, channels: int
 ) -> Written:
-    """Write the classes of all nodes or graphs, and embeddings of so many channels."""
+    """Write the classes of all nodes or graphs, and embeddings of the given width."""
     kind = "graphs" if store.is_collection else "nodes"
     classes = origin.inputs.num_classes
     with scratch_rows(file, store.num_rows, classes + channels) as rows:
@@ -163,20 +163,20 @@ def _write_classes(
 
 
 def require_classes(origin: Origin) -> None:
-    """Refuse a model of links where classes or embeddings of rows are asked for.
+    """Refuse a link model where classes or embeddings of rows are requested.
 
     Raises:
         UserError: if it is one.
     """
     if origin.inputs.task == "link":
         raise UserError(
-            "Expected a model of nodes or graphs (got one of links): `cocn predict` without --embeddings "
+            "Expected a model of nodes or graphs (got a link model): `cocn predict` without --embeddings "
             "scores its pairs"
         )
 
 
 def require_segments(origin: Origin, store: GraphStore) -> None:
-    """Refuse segments of another length or with another number of heads than the model's.
+    """Refuse segments whose length or number of heads differs from the model's.
 
     Raises:
         UserError: if they differ.
@@ -197,7 +197,7 @@ def require_segments(origin: Origin, store: GraphStore) -> None:
 def answer(
     checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool, parallel: bool | None
 ) -> Iterator[Outputs]:
-    """The model's answers, every node or graph once, in any order."""
+    """The model's predictions, every node or graph once, in any order."""
     needs = resolve_needs(origin.config, store)
     if needs.reading == "graphs":
         yield from _answer_collection(checkpoint, origin, store, embeddings)
@@ -221,14 +221,14 @@ def answer(
 
 
 def _does_ray_pay(seconds: float) -> bool:
-    """Whether work that takes so long here is better shared out."""
+    """Whether work that takes this long here should be distributed."""
     if torch.cuda.is_available():
         return False
     return seconds > _PARALLEL_SECONDS and (bool(os.environ.get(ADDRESS)) or (os.cpu_count() or 1) > 1)
 
 
 def _run_chunks(tasks: Tasks, chunks: Iterable[_Chunk], segments: Handle, limit: int) -> Iterator[Outputs]:
-    """Run chunks with at most `limit` of them waiting to be read, in order."""
+    """Run chunks in order, with at most `limit` of them waiting to be read."""
     waiting: deque[Handle] = deque()
     for chunk in chunks:
         waiting.append(tasks.submit(_answer_chunk, chunk, segments))
@@ -241,7 +241,7 @@ def _run_chunks(tasks: Tasks, chunks: Iterable[_Chunk], segments: Handle, limit:
 def _plan_chunks(
     checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool
 ) -> Iterator[_Chunk]:
-    """Cut the rows of every part that has any."""
+    """Cut the rows of every non-empty part into chunks."""
     parts = part_of_rows(store, origin.config.data.split)
     for part in PARTS:
         rows = int((parts == part_code(part)).sum())
@@ -251,7 +251,7 @@ def _plan_chunks(
 
 
 def _cut_segments(checkpoint: Path | Remote, origin: Origin, store: GraphStore) -> Segments | None:
-    """Segments by the positions that the model has learned; None where the store has them."""
+    """Segments by the model's learned positions; None if the store has them."""
     needs = resolve_needs(origin.config, store)
     if needs.reads_shards:
         return None
@@ -306,12 +306,12 @@ def _answer_opponent(
 def _answer_collection(
     checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool
 ) -> Iterator[Outputs]:
-    """Run a model on batches of graphs of like size."""
+    """Run a model on batches of graphs of similar size."""
     model = open_model(checkpoint)
     pool = read_pool(store, origin.config, origin.inputs.task, _device())
     parts = part_of_rows(store, origin.config.data.split)
     with torch.inference_mode():
-        # A part at a time, as in training: in another batch the last bit may part nodes that are tied.
+        # One part at a time, as in training: in a different batch the last bit may separate tied nodes.
         for part in PARTS:
             chosen = np.flatnonzero(parts == part_code(part))
             for graphs, batch in evaluation_batches(pool, torch.from_numpy(chosen).to(_device())):
@@ -320,8 +320,8 @@ def _answer_collection(
 
 @functools.lru_cache(maxsize=4)
 def _local_checkpoint(place: Path | Remote) -> Path:
-    """A checkpoint on this machine; one in an object store is fetched once a process, as its name never
-    stands for another.
+    """A checkpoint on this machine; one in an object store is downloaded once per process, since what a name
+    refers to never changes.
     """
     return place if isinstance(place, Path) else open_checkpoint(place)
 
@@ -334,7 +334,7 @@ def open_model(place: Path | Remote) -> Network:
 
 @functools.lru_cache(maxsize=1)
 def _read_model(checkpoint: Path, modified: int) -> Network:
-    # Kept, so that a process that runs many tasks reads the weights once.
+    # Cached, so that a process that runs many tasks reads the weights once.
     origin = read_origin(checkpoint)
     model = build_model(origin.config.model, origin.config.segments, origin.inputs)
     load_weights(checkpoint, model)

@@ -1,4 +1,4 @@
-"""The file of predicted links: a row for every pair that training, validation or test asks about."""
+"""The file of predicted links: one row for every training, validation or test pair."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from pipeline.training.origin import Origin
 
 @dataclass(frozen=True)
 class Written:
-    """What went into a file."""
+    """What was written to a file."""
 
     rows: str
     num_rows: int
@@ -32,9 +32,9 @@ def write_link_predictions(
 ) -> Written:
     """Score the pairs of every part and write them, in the order of the store.
 
-    Columns: `source` and `target` (numbers of nodes), `prediction` and `probability` of a link, `label`,
-    `split`, and `rank` of true links among their rivals, null for false ones. The links that a model of one
-    graph sees have no rivals, so its training part has no scores and no ranks.
+    Columns: `source` and `target` (node numbers), `prediction` and `probability` of a link, `label`, `split`,
+    and `rank` of true links among their competitors, null for false ones. The links that a model of one graph
+    sees have no competitors, so its training part has no scores and no ranks.
     """
     feed = open_feed(store, origin.config, model, 0, 1, device)
     ends = store.pairs().ends if store.is_collection else read_links(store, origin.config.data.split).ends

@@ -1,6 +1,6 @@
-"""The file of predictions: a row a node, or a graph, in the order of the store.
+"""The file of predictions: one row per node, or graph, in the order of the store.
 
-Answers come in the order of shards and tasks; they wait for their turn in a file without a name, which the
+Predictions arrive in the order of shards and tasks; until their turn they wait in an unnamed file, which the
 system removes whatever happens, so memory does not grow with the graph.
 """
 
@@ -39,11 +39,11 @@ def scratch_rows(out: Path, num_rows: int, num_columns: int) -> Iterator[Floats]
 def write_parquet(
     out: Path, store: GraphStore, parts: NDArray[np.int8], probabilities: Floats, embeddings: Floats
 ) -> None:
-    """Write the file, a row group at a time; it appears when it is complete.
+    """Write the file, one row group at a time; it appears once it is complete.
 
     Columns: `id` (the source's own, or the number of the node or graph), `prediction`, `label` and `split`
-    (null where there is none), `probabilities` of the classes, `prediction_class` and `label_class` where
-    classes have names, and `embedding` where there are any.
+    (null if there is none), `probabilities` of the classes, `prediction_class` and `label_class` if classes
+    have names, and `embedding` if there are any.
     """
     groups = (
         rows_table(store, parts, probabilities, embeddings, slice(start, start + _GROUP_ROWS))
@@ -60,7 +60,7 @@ def write_parquet(
 def rows_table(
     store: GraphStore, parts: NDArray[np.int8], probabilities: Floats, embeddings: Floats, rows: slice
 ) -> pa.Table:
-    """Some rows of the file."""
+    """A range of rows of the file."""
     label, part, ids = store.labels()[rows], parts[rows], store.ids()
     numbers = np.arange(rows.start, rows.start + label.size)
     columns = {

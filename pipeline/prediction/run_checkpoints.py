@@ -11,12 +11,12 @@ _DOWNLOADS = "downloads"
 
 
 def checkpoint_of_run(tracking: TrackingStore, run_id: str, output: Path) -> Path:
-    """The best checkpoint of a training: the one on disk, or the copy that the run keeps.
+    """The best checkpoint of a training: the one on disk, or the copy kept with the run.
 
     Args:
         tracking: Where the run is recorded.
         run_id: Id of a training's run.
-        output: Directory that a copy is downloaded to.
+        output: Directory to download a copy to.
 
     Raises:
         UserError: if there is no such run, or it has no checkpoint.

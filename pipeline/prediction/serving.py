@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Answers:
-    """The answers of a checkpoint; those of the store that was asked about last are kept.
+    """The predictions of a checkpoint; those for the most recent store are cached.
 
     Args:
         checkpoint: Directory of a checkpoint.
@@ -48,7 +48,7 @@ class Answers:
 
     def probabilities(self, place: str | None) -> Floats:
         """Probabilities of the classes of every node, or graph of a collection, [n, C]."""
-        # A process that only looks a model up needs none of this.
+        # A process that only looks up a model needs none of these imports.
         from pipeline.config.locations import parse_place
         from pipeline.prediction.inference import answer, require_classes, require_segments
         from pipeline.store.access import open_store
@@ -80,5 +80,5 @@ def _check_numbers(numbers: NDArray[np.int64], count: int, kind: str) -> None:
 
 
 def open_answers(checkpoint: Path) -> Answers:
-    """What the logged model calls."""
+    """Called by the logged model."""
     return Answers(checkpoint)

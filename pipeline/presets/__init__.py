@@ -1,9 +1,9 @@
 """Settings of a model on a benchmark: the paper's hyper-parameters, and smaller ones for a quick look.
 
-`<dataset>/<model>.yaml` holds what is particular, and `extends` the rest: files are read in the order they
-are named, the later the stronger. What an opponent has no file of its own for is in `opponents/<model>.yaml`,
-which serves any graph. The benchmark's splits and metric come from the registry, so that a preset is all that
-a training needs.
+`<dataset>/<model>.yaml` holds what is specific, and `extends` names the rest: files are read in the order
+listed, later ones overriding earlier ones. An opponent without a file of its own uses
+`opponents/<model>.yaml`, which serves any graph. The benchmark's splits and metric come from the registry,
+so that a preset is all that a training needs.
 
 May import: runtime, config, storage, engine, tracking, store, ingest, paper.
 """
@@ -32,7 +32,7 @@ def load_preset(dataset: str, model: str, *, quick: bool = False) -> dict[str, o
     Args:
         dataset: name of the benchmark.
         model: name of the model.
-        quick: with the smaller settings that a machine without a GPU has the time for.
+        quick: use the smaller settings, which are feasible without a GPU.
 
     Raises:
         UserError: if there is no such benchmark, or no preset of the model for it.
@@ -47,12 +47,12 @@ def load_preset(dataset: str, model: str, *, quick: bool = False) -> dict[str, o
 
 
 def default_preset(model: str, *, quick: bool = False) -> dict[str, object]:
-    """What takes the place of defaults on any graph, by dotted key; nothing for our own family."""
+    """What replaces the defaults on any graph, by dotted key; empty for our own family."""
     return shared_preset(f"{DEFAULTS}/{model}", quick=quick) if model in OPPONENTS else {}
 
 
 def shared_preset(name: str, *, quick: bool = False) -> dict[str, object]:
-    """What a file that others extend says, by dotted key: `segment`, `node-large`, `graph`, …"""
+    """The values of a file that others extend, by dotted key: `segment`, `node-large`, `graph`, …"""
     content = _resolve(name)
     smaller = content.pop(QUICK, {})
     if quick:
@@ -61,7 +61,7 @@ def shared_preset(name: str, *, quick: bool = False) -> dict[str, object]:
 
 
 def presets_of(dataset: str) -> tuple[str, ...]:
-    """Models that have a preset of their own for a dataset, by name."""
+    """Models that have their own preset for a dataset, by name."""
     folder = resources.files(__name__).joinpath(dataset)
     names = (file.name for file in folder.iterdir()) if folder.is_dir() else ()
     return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
@@ -78,7 +78,7 @@ def _file_of(dataset: str, model: str) -> str:
 
 
 def _resolve(name: str) -> dict[str, Any]:
-    """A file on top of those that it extends."""
+    """A file merged over those that it extends."""
     text = resources.files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     content: dict[str, Any] = yaml.safe_load(text)
     parents = content.pop(EXTENDS, [])

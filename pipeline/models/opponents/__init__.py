@@ -1,8 +1,8 @@
-"""The networks that people would pick instead, under the same loop, splits, checkpoints and tracking.
+"""The networks that people would use instead, under the same loop, splits, checkpoints and tracking.
 
 `registry.OPPONENTS` lists them; one file per family has the networks, `operators` the sparse products they
-share and `inputs` what they read. They know nothing of stores: :mod:`pipeline.training.opponent_inputs` reads
-those for them.
+share and `inputs` what they read. They know nothing about stores: :mod:`pipeline.training.opponent_inputs`
+reads those for them.
 """
 
 from pipeline.models.opponents.base import Opponent

@@ -15,13 +15,13 @@ OpponentInput = OpponentGraph | RowBatch
 
 
 class Opponent(nn.Module):
-    """A network that answers for every node it reads, or for every graph.
+    """A network that predicts for every node it reads, or for every graph.
 
     Args:
         settings: sizes and switches.
         num_features: columns of x.
         out_channels: classes; for links twice the size of an embedding.
-        task: what the output is about; graphs are read off the mean or the sum of their nodes.
+        task: what is predicted for; graphs are represented by the mean or sum of their nodes.
         width: channels of the representation before the last linear map.
 
     Shapes:
@@ -69,11 +69,11 @@ class Opponent(nn.Module):
         raise NotImplementedError
 
     def encode_rows(self, rows: RowBatch) -> Tensor:
-        """Representation of some nodes."""
+        """Representation of the given nodes."""
         raise TypeError(f"Expected {type(self).__name__} to be given a graph (got rows)")
 
     def start_epoch(self, epoch: int) -> None:
-        """Told before every epoch, for networks that train in phases."""
+        """Called before every epoch, for networks that train in phases."""
 
     def _convert(self, batch: GraphBatch) -> OpponentGraph:
         # The graph of a link task is the same in every step.
@@ -92,9 +92,9 @@ def _pool(hidden: Tensor, graph: OpponentGraph, pooling: str) -> Tensor:
 
 
 class Standardisation(nn.Module):
-    """Columns brought to mean 0 and deviation 1 by statistics that are kept with the weights.
+    """Columns standardised to mean 0 and deviation 1 by statistics that are kept with the weights.
 
-    Sparse columns, such as words in a bag, are left as they are: a rare word would become a huge number.
+    Sparse columns, such as bags of words, are left as they are: a rare word would become a huge number.
     """
 
     mean: Tensor
@@ -107,7 +107,7 @@ class Standardisation(nn.Module):
 
     @torch.no_grad()
     def fit(self, rows: Tensor) -> None:
-        """Take the statistics of some rows."""
+        """Estimate the statistics from the given rows."""
         if rows.size(0) < 2 or float((rows == 0).float().mean()) > _SPARSE_SHARE:
             return
         deviation, mean = torch.std_mean(rows.double(), dim=0)
@@ -124,7 +124,7 @@ _SPARSE_SHARE = 0.8
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation that takes a batch of a single row as in evaluation: it has no deviation."""
+    """Batch normalisation that treats a single row as in evaluation, since it has no deviation."""
 
     def forward(self, x: Tensor) -> Tensor:
         if x.size(0) > 1 or not self.training:

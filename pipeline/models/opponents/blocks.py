@@ -16,7 +16,7 @@ Content = Literal["features", "degrees", "stored"]
 
 @dataclass(frozen=True)
 class Block:
-    """Some columns of every node.
+    """A group of columns of every node.
 
     Attributes:
         content: What is read.
@@ -37,7 +37,7 @@ def compute_blocks(blocks: tuple[Block, ...], x: Floats, adjacency: Any) -> list
     """The blocks of all nodes, each [N, D], those that are not stored.
 
     Args:
-        blocks: Which; hops of the same content and kind are taken from one another.
+        blocks: The blocks; further hops of the same content and kind build on one another.
         x: [N, D] features.
         adjacency: [N, N] SciPy matrix of ones.
     """
@@ -67,7 +67,7 @@ def _levels(content: Content, kind: Kind, hops: int, x: Floats, adjacency: Any) 
 
 
 def _log_degrees(adjacency: Any) -> Floats:
-    """[N, 3] logarithms of the degrees: of all neighbours, of those pointed at, of those that point here."""
+    """[N, 3] logarithms of the degrees: of all neighbours, outgoing ones and incoming ones."""
     undirected = adjacency.maximum(adjacency.T)
     degrees = [np.asarray(matrix.sum(1)).ravel() for matrix in (undirected, adjacency, adjacency.T)]
     logarithms: Floats = np.log1p(np.stack(degrees, axis=1)).astype(np.float32)

@@ -1,8 +1,8 @@
 """GCN, GraphSAGE, GAT, GIN and Dir-GNN with norm, residual, dropout, jumping knowledge and any depth.
 
 The recipe is that of "Classic GNNs are Strong Baselines" (Luo, Shi and Wu, 2024): an optional linear map,
-then layers of convolution plus a linear map of their input, norm, ReLU and dropout, read off the last layer
-or the sum of all of them.
+then layers of convolution plus a linear map of their input, norm, ReLU and dropout; the output is read from
+the last layer or the sum of all of them.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class SumConvolution(nn.Module):
 
 
 class DirectedConvolution(nn.Module):
-    """α · out-neighbours + (1 − α) · in-neighbours, each with weights of its own (Rossi et al., 2023)."""
+    """α · out-neighbours + (1 − α) · in-neighbours, each with its own weights (Rossi et al., 2023)."""
 
     def __init__(self, settings: ModelConfig, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class DirectedConvolution(nn.Module):
 
 
 class AttentionConvolution(nn.Module):
-    """PyG's GATConv (Veličković et al., 2018); its heads share out the channels."""
+    """PyG's GATConv (Veličković et al., 2018); its heads divide the channels among them."""
 
     def __init__(self, settings: ModelConfig, in_channels: int, out_channels: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What opponents read: rows of nodes, or a graph as it is, not arranged as the CoCN family needs it."""
+"""What opponents read: rows of nodes, or a graph as it is, not arranged as for the CoCN family."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,11 +15,11 @@ from pipeline.models.opponents.operators import Kind, SparseOperator, make_matri
 
 @dataclass(frozen=True, eq=False)
 class RowBatch:
-    """Some nodes, without the graph around them.
+    """A batch of nodes, without the graph around them.
 
     Attributes:
         blocks: [R, D] tensors: own features, averages over neighbours, …
-        neighbours: [E] neighbours of all rows, one row after the other; None where nobody asks.
+        neighbours: [E] neighbours of all rows, one row after the other; None if not needed.
         offsets: [R] where the neighbours of each row begin.
     """
 
@@ -30,14 +30,14 @@ class RowBatch:
 
 @dataclass(frozen=True, eq=False)
 class OpponentGraph:
-    """One graph, or several side by side.
+    """One graph, or the disjoint union of several.
 
     Attributes:
         x: [T, D] features.
-        adjacency: [T, T] SciPy matrix of ones; row i holds the nodes that i points at. No self-loops.
+        adjacency: [T, T] SciPy matrix of ones; row i holds the nodes that i points to. No self-loops.
         graph: [T] graph of each node; None for a single one.
         num_graphs: number of graphs.
-        both_ways: whether undirected operators count an edge in both directions; not where edges are sampled.
+        both_ways: whether undirected operators count an edge in both directions; false for sampled edges.
     """
 
     x: Tensor
@@ -93,7 +93,7 @@ def degree_features(adjacency: Any) -> NDArray[np.float32]:
 
 
 def from_batch(batch: GraphBatch) -> OpponentGraph:
-    """The graphs of a batch, their nodes numbered as they are arranged."""
+    """The graphs of a batch, with nodes numbered as arranged."""
     edges, lengths = batch.edges, batch.lengths
     starts = lengths.cumsum(0) - lengths
     shift = starts[edges.graph] if batch.num_graphs > 1 else 0

@@ -1,4 +1,4 @@
-"""LINKX: a perceptron on rows of the adjacency beside one on features (Lim et al., 2021)."""
+"""LINKX: a perceptron on rows of the adjacency next to one on features (Lim et al., 2021)."""
 
 import torch
 import torch.nn.functional as F
@@ -12,10 +12,10 @@ from pipeline.store.arrays import Task
 
 
 class LINKX(RowOpponent):
-    """Every node of the graph has a row of weights, so it reads no other graph.
+    """LINKX has a row of weights for every node of the graph, so it cannot read another graph.
 
-    PyG's LINKX multiplies the whole adjacency in every step; this one sums the weights of the neighbours of
-    the rows it is given.
+    PyG's LINKX multiplies the whole adjacency in every step; this one only sums the weights of the neighbours
+    of its rows.
 
     Args:
         settings: sizes and switches.

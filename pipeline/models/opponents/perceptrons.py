@@ -1,4 +1,4 @@
-"""MLP, SGC and SIGN: perceptrons on rows, whatever the graph has to say being propagated beforehand."""
+"""MLP, SGC and SIGN: perceptrons on rows; what they use of the graph is propagated beforehand."""
 
 from collections.abc import Mapping
 
@@ -15,14 +15,14 @@ from pipeline.store.arrays import Task
 
 
 class RowOpponent(Opponent):
-    """A network on blocks of columns that answers for a node without looking at others.
+    """A network on blocks of columns that predicts for a node without reading others.
 
     Args:
         settings: sizes and switches.
         num_features: columns of x.
         out_channels: number of outputs.
         task: what the output is about.
-        blocks: what it reads of a node.
+        blocks: what it reads per node.
         width: channels of the representation.
     """
 
@@ -37,13 +37,13 @@ class RowOpponent(Opponent):
     ) -> None:
         super().__init__(settings, num_features, out_channels, task, width)
         self.blocks = blocks
-        # A block has a scale of its own, in place of that of the features.
+        # Each block has its own scale, instead of that of the features.
         self.scale = Standardisation(0)
         self.scales = nn.ModuleList(Standardisation(block.columns) for block in blocks)
 
     @property
     def reads_neighbours(self) -> bool:
-        """Whether it reads lists of neighbours too."""
+        """Whether it also reads lists of neighbours."""
         return False
 
     def fit(self, rows: RowBatch) -> None:

@@ -12,15 +12,15 @@ from pipeline.models.opponents.perceptrons import MLP, SGC, SIGN
 from pipeline.models.opponents.transformers import Polynormer, SGFormer
 from pipeline.store.arrays import Task
 
-#: Rows alone; the whole graph in every step; or neighbourhoods sampled around rows where the graph is large.
+#: Only rows; the whole graph in every step; or, if the graph is large, neighbourhoods sampled around rows.
 Reads = Literal["rows", "graph", "samples"]
-#: Columns that stand in for features where a graph has none: ones and logarithms of degrees.
+#: Number of columns that replace features if a graph has none: ones and logarithms of degrees.
 STAND_IN_COLUMNS = 2
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What shapes a network, besides its settings."""
+    """What determines the shape of a network, in addition to its settings."""
 
     num_features: int
     out_channels: int
@@ -36,9 +36,9 @@ class Entry:
     """An opponent.
 
     Attributes:
-        title: its name as people write it.
+        title: its usual name.
         reads: what a step reads of a single graph.
-        build: makes the network.
+        build: builds the network.
         collections: whether it reads the graphs of a collection.
     """
 
@@ -85,5 +85,5 @@ OPPONENTS: dict[str, Entry] = {
 
 
 def build_opponent(settings: ModelConfig, sizes: Sizes) -> Opponent:
-    """The opponent that `settings` name, with fresh parameters."""
+    """The opponent that `settings` name, with newly initialised parameters."""
     return OPPONENTS[settings.name].build(settings, sizes)

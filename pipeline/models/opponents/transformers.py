@@ -1,4 +1,4 @@
-"""SGFormer and Polynormer: PyG's attention between all nodes in linear time, beside or after convolutions."""
+"""SGFormer and Polynormer: PyG's linear-time attention between all nodes, next to or after convolutions."""
 
 from typing import cast
 
@@ -56,8 +56,8 @@ class SGFormer(Opponent):
 class Polynormer(Opponent):
     """Local attention with polynomial features, and global attention on top of it (Deng et al., 2024).
 
-    The first `local_epochs` train the local part alone; then the global part joins. Which of the two answers
-    is kept with the weights, so that a checkpoint answers as it did in training.
+    The first `local_epochs` train only the local part; then the global part joins. Which of the two is used
+    is stored with the weights, so that a checkpoint predicts as it did in training.
 
     Deviation: one linear map at the end serves both phases; the paper has one for each.
     """
@@ -112,6 +112,6 @@ class Polynormer(Opponent):
 
 def _attend(attention: nn.Module, x: Tensor, graph: OpponentGraph) -> Tensor:
     """Attention among the nodes of each graph."""
-    # One graph after the other: PyG's attention of SGFormer counts what pads shorter graphs as nodes.
+    # One graph after the other: PyG's SGFormer attention treats the padding of shorter graphs as nodes.
     lengths = torch.bincount(graph.members(), minlength=graph.num_graphs).tolist()
     return torch.cat([attention(part[None]).squeeze(0) for part in torch.split(x, lengths)])

@@ -287,7 +287,7 @@ def test_predictions_have_a_row_for_every_pair_and_the_scores_of_training(
         lambda: predict(checkpoint, store, out, embeddings=True),
         lambda: open_answers(checkpoint)([0], None),
     ):
-        with pytest.raises(UserError, match="got one of links"):
+        with pytest.raises(UserError, match="got a link model"):
             refused()
 
 
