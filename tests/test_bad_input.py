@@ -307,7 +307,7 @@ GRAPHS: dict[str, tuple[str, Writer, str]] = {
     "mat of other content": (
         "g.mat",
         lambda path: scipy.io.savemat(path, {"B": np.eye(2)}),
-        "(got B in place of 'A' and 'local_info')",
+        "(got B instead of 'A' and 'local_info')",
     ),
     "empty metis": ("g.metis", text(""), "an empty file"),
     "metis of words": ("g.metis", text("hello world\n"), "numbers of nodes and edges"),

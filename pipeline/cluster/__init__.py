@@ -1,4 +1,4 @@
-"""Submitting to a Ray cluster and asking after it.
+"""Submitting jobs to a Ray cluster and following them.
 
 In: a command line. Out: a Ray job, its state and its log.
 

@@ -1,4 +1,4 @@
-"""Checks of the machine: what a run needs, whether it is there, and how to mend it."""
+"""Checks of the machine: what a run needs, whether it is there, and how to fix it."""
 
 import importlib.util
 import os
@@ -23,13 +23,13 @@ _MEMORY_NEEDED_GB = 3.0
 _MEMORY_COMFORTABLE_GB = 6.0
 DISK_NEEDED_GB = 1.0
 _DISK_COMFORTABLE_GB = 5.0
-#: What a tracking server answers only to users it knows.
+#: A path that a tracking server serves only to users it knows.
 _PROBE = "/api/2.0/mlflow/experiments/search?max_results=1"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
     name: str
     status: Status
@@ -39,18 +39,18 @@ class Check:
 
 @dataclass(frozen=True)
 class Report:
-    """All checks, and the worst of their states."""
+    """All checks, and the worst status among them."""
 
     status: Status
     checks: tuple[Check, ...]
 
 
 def examine(output: Path = Path("runs"), start_ray: bool = False) -> Report:
-    """Look at everything a run needs.
+    """Check everything that a run needs.
 
     Args:
         output: The directory that runs write to; it need not exist.
-        start_ray: Start Ray for a moment instead of only looking whether it could start.
+        start_ray: Actually start Ray for a moment, instead of only checking whether it could start.
     """
     checks: list[Callable[[], Check]] = [
         _check_python,
@@ -164,7 +164,7 @@ def check_tracking(output: Path) -> Check:
         return _check_sqlite(Path(uri.removeprefix("sqlite:///")))
     if uri.startswith(("http://", "https://")):
         return _check_server(uri)
-    return Check("mlflow store", "ok", f"{uri.split('://')[0]} store, looked at when a run starts")
+    return Check("mlflow store", "ok", f"{uri.split('://')[0]} store, checked when a run starts")
 
 
 def _installed_version(name: str) -> str | None:
@@ -176,7 +176,7 @@ def _installed_version(name: str) -> str | None:
 
 
 def _existing_parent(path: Path) -> Path:
-    """The nearest directory on the way up that exists."""
+    """The nearest existing directory above a path."""
     path = path.absolute()
     return next(place for place in (path, *path.parents) if place.is_dir())
 
@@ -185,12 +185,12 @@ def _check_sqlite(path: Path) -> Check:
     import sqlite3
 
     if not path.exists():
-        return Check("mlflow store", "ok", f"{path} (made by the first run)")
+        return Check("mlflow store", "ok", f"{path} (created by the first run)")
     try:
         with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True) as connection:
             runs = connection.execute("SELECT COUNT(*) FROM runs").fetchone()[0]
     except sqlite3.Error as error:
-        fix = f"move {path} away; the next run makes a new one"
+        fix = f"move {path} away; the next run creates a new one"
         return Check("mlflow store", "problem", f"{path}: {error}", fix)
     return Check("mlflow store", "ok", f"{path}, {runs} runs")
 
@@ -213,7 +213,7 @@ def _check_server(uri: str) -> Check:
 
 
 def _login(uri: str) -> dict[str, str]:
-    """The header that names the user: as the environment says, else as the address does."""
+    """The header that names the user: from the environment, else from the address."""
     address = urlsplit(uri)
     user = os.environ.get("MLFLOW_TRACKING_USERNAME") or unquote(address.username or "")
     password = os.environ.get("MLFLOW_TRACKING_PASSWORD") or unquote(address.password or "")
@@ -233,6 +233,6 @@ def _threshold(name: str, value: float, detail: str, needed: float, comfortable:
 def _guard(check: Callable[[], Check]) -> Check:
     try:
         return check()
-    except Exception as error:  # noqa: BLE001 - a broken library is what this command is there to report
+    except Exception as error:  # noqa: BLE001 - a broken library is exactly what this command should report
         name = getattr(check, "__name__", "check").removeprefix("check_")
         return Check(name, "problem", f"{type(error).__name__}: {error}", "run make setup again")

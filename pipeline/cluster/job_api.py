@@ -1,4 +1,4 @@
-"""A Ray cluster from outside: its job API, asked politely and with the token, and what its jobs are doing."""
+"""A Ray cluster from outside: its job API, with retries and token, and what its jobs are doing."""
 
 import json
 import logging
@@ -57,7 +57,7 @@ class JobState:
 
     @property
     def shell_code(self) -> int:
-        """The job's exit code as a shell would show it; 1 where it failed without one."""
+        """The job's exit code as a shell would show it; 1 if it failed without one."""
         if self.status == "SUCCEEDED":
             return 0
         code = self.exit_code or 1
@@ -85,7 +85,7 @@ class Cluster:
 
     @cached_property
     def client(self) -> "JobSubmissionClient":
-        """Ray's own client, made on first use because importing ray takes a second."""
+        """Ray's own client, created on first use because importing ray takes a second."""
         from ray.job_submission import JobSubmissionClient
 
         for name in _CHATTY:
@@ -107,12 +107,12 @@ class Cluster:
         return str(self._ask(lambda: self.client.get_job_logs(name), name))
 
     def stop(self, name: str) -> bool:
-        """Ask a job to end; False if it had ended already."""
+        """Stop a job; False if it had already ended."""
         return bool(self._ask(lambda: self.client.stop_job(name), name))
 
     def submit(self, **request: Any) -> str:
-        """Submit a job with the arguments of Ray's client and return its id; a cluster that has just started
-        is given time until it takes jobs.
+        """Submit a job with the arguments of Ray's client and return its id; waits for a cluster that has
+        just started until it accepts jobs.
         """
         deadline = time.monotonic() + _START_TIMEOUT_SECONDS
         while True:
@@ -124,10 +124,10 @@ class Cluster:
                 time.sleep(1)
 
     def follow(self, name: str, write: Callable[[str], object]) -> JobState:
-        """Pass on what a job prints until it ends, across lost connections.
+        """Yield what a job prints until it ends, across lost connections.
 
         Raises:
-            UserError: If the cluster stays away; the job itself is not touched.
+            UserError: If the cluster stays unreachable; the job itself is not affected.
         """
         seen = failures = 0
         while failures < _RECONNECTS:
@@ -141,7 +141,7 @@ class Cluster:
                 time.sleep(_POLL_SECONDS * 2**failures)
                 failures += 1
         raise UserError(
-            f"Expected '{self.address}' to stay reachable (lost it; the job goes on): cocn jobs logs {name}"
+            f"Expected '{self.address}' to stay reachable (lost it; the job continues): cocn jobs logs {name}"
         )
 
     def _tail(self, name: str, seen: int) -> Iterator[str]:
@@ -161,7 +161,7 @@ class Cluster:
                     yield chunk[skipped:]
 
     def wait(self, name: str, seconds: float | None = None) -> JobState:
-        """The state of a job when it has ended, or after so many seconds."""
+        """The state of a job when it has ended, or after the given number of seconds."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while not (state := self.job(name)).finished and (deadline is None or time.monotonic() < deadline):
             time.sleep(_POLL_SECONDS)
@@ -181,10 +181,10 @@ class Cluster:
 
 
 def connect(address: str) -> Cluster:
-    """Reach a cluster's dashboard.
+    """Connect to a cluster's dashboard.
 
     Raises:
-        UserError: If nobody answers there, it is no Ray dashboard, or it wants another token.
+        UserError: If nothing answers there, it is not a Ray dashboard, or it wants a different token.
     """
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -206,7 +206,7 @@ def connect(address: str) -> Cluster:
 
 
 def token() -> str | None:
-    """The token to show, from the places where Ray looks for one."""
+    """The token to send, from the places where Ray looks for one."""
     if value := os.environ.get("RAY_AUTH_TOKEN"):
         return value.strip()
     named = os.environ.get("RAY_AUTH_TOKEN_PATH")
@@ -225,7 +225,7 @@ def authorisation() -> dict[str, str]:
 
 
 def admits_strangers(address: str) -> bool:
-    """Whether a cluster answers somebody who shows no token."""
+    """Whether a cluster responds without a token."""
     try:
         _get(f"{address}/api/jobs/", {}, _STRANGER_TIMEOUT_SECONDS)
     except OSError:

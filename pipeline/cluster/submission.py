@@ -1,4 +1,4 @@
-"""Submitting a stage as a Ray job: everything is checked here first, then code and configuration go up."""
+"""Submitting a stage as a Ray job: everything is checked here before code and configuration are uploaded."""
 
 import shlex
 import shutil
@@ -27,10 +27,10 @@ StageName = Literal["preprocess", "train", "predict", "compare", "survey"]
 _PACKAGES = ("cocn", "pipeline", "jobs")
 CLUSTER_KEYS = ("resources.", "tracking.", "storage.", "output", "data.store", "data.data_root")
 _CONFIG_VARIABLE = "COCN_CONFIG"
-# Stopping a job is Ctrl-C, with time to close runs; Ray's default is a signal that it handles itself.
+# Jobs are stopped with Ctrl-C, with time to close runs; Ray's default is a signal that it handles itself.
 _STOP_POLITELY = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "30"}
 _JUNK = shutil.ignore_patterns("*.md", "__pycache__", "*.pyc", "*.nbi", "*.nbc", ".*", "*.tmp", "records")
-# Looks for a path where the job will look, without sending any code of ours.
+# Checks for a path on the cluster, without sending any code of ours.
 _PROBE = "import os, sys; sys.exit(0 if os.path.exists(sys.argv[1]) else 3)"
 _PROBE_URI = (
     "import sys, pyarrow.fs as fs; files, path = fs.FileSystem.from_uri(sys.argv[1]); "
@@ -42,7 +42,7 @@ _PROBE_TIMEOUT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Submission:
-    """A job that the cluster has taken."""
+    """A job that the cluster has accepted."""
 
     id: str
     stage: str
@@ -56,17 +56,17 @@ def submit(stage: StageName, config: Config, cluster: Cluster, *, upload: bool =
     Args:
         stage: The module of `jobs` that runs.
         config: The resolved configuration; the job gets exactly this one.
-        cluster: Where to.
-        upload: Send this package's code; otherwise the job runs the one that the cluster has installed.
+        cluster: The cluster to submit to.
+        upload: Upload this package's code; otherwise the job runs the version installed on the cluster.
 
     Raises:
-        UserError: If the configuration cannot work on a cluster, or what it reads is not there. Nothing
-            has been uploaded then.
+        UserError: If the configuration cannot work on a cluster, or what it reads does not exist. Nothing has
+            been uploaded then.
     """
     _check_portable(config)
     _check_inputs(stage, config, cluster)
     entrypoint = shlex.join(["python", "-m", f"jobs.{stage}", f"env:{_CONFIG_VARIABLE}"])
-    # Apart from the code, so that jobs share one upload and each node's compiled kernels.
+    # Separate from the code, so that jobs share one upload and each node's compiled kernels.
     environment: dict[str, object] = {
         "env_vars": {_CONFIG_VARIABLE: config.model_dump_json(exclude_unset=True), **_STOP_POLITELY}
     }
@@ -102,7 +102,7 @@ def cluster_overrides(path: Path) -> dict[str, object]:
 
 
 def _check_portable(config: Config) -> None:
-    """Refuse what means something on this machine only, and what must not travel."""
+    """Refuse what is only meaningful on this machine, and what must not be sent."""
     paths = {
         "output": config.output,
         "data.store": config.data.store,
@@ -122,13 +122,13 @@ def _check_portable(config: Config) -> None:
 
 
 def _check_inputs(stage: StageName, config: Config, cluster: Cluster) -> None:
-    """Look on the cluster for what the job will read."""
+    """Check that what the job will read exists on the cluster."""
     data = config.data
     if stage in ("train", "predict") and data.store is not None:
         if not _exists(cluster, data.store / "manifest.json"):
             raise UserError(
                 f"Expected 'data.store' to be a store on the cluster (got nothing at '{data.store}'): "
-                "cocn submit preprocess makes it"
+                "cocn submit preprocess creates it"
             )
     elif stage == "preprocess":
         source = Path(data.source)
@@ -158,7 +158,7 @@ def _exists(cluster: Cluster, path: Path | Uri) -> bool:
 
 
 def driver_resources(stage: StageName, config: Config) -> tuple[float, float]:
-    """CPUs and GPUs of the driver: a single worker trains inside it, several are processes of their own."""
+    """CPUs and GPUs of the driver: a single worker trains inside it, several are separate processes."""
     resources = config.resources
     alone = resources.most_workers == 1 or config.model.name not in FAMILY
     if stage not in ("train", "predict") or not alone:
@@ -167,7 +167,7 @@ def driver_resources(stage: StageName, config: Config) -> tuple[float, float]:
 
 
 def describe(stage: StageName, config: Config) -> dict[str, str]:
-    """What the job list shows; nothing secret is among it."""
+    """What the job list shows; contains nothing secret."""
     revision = source_revision()
     known = {
         "cocn.stage": stage,
@@ -182,13 +182,13 @@ def describe(stage: StageName, config: Config) -> dict[str, str]:
 
 
 def _leave_out(directory: str, names: list[str]) -> set[str]:
-    """Caches, and links: what they point to need not be code of ours."""
+    """Skip caches, and links: what they point to may not be our code."""
     return _JUNK(directory, names) | {name for name in names if Path(directory, name).is_symlink()}
 
 
 @contextmanager
 def package() -> Iterator[Path]:
-    """A directory with the three packages and nothing else."""
+    """A directory with only the three packages."""
     with tempfile.TemporaryDirectory(prefix="cocn-job-") as scratch:
         directory = Path(scratch) / "package"
         directory.mkdir()

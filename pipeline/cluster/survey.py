@@ -1,6 +1,6 @@
-"""A look at a cluster from inside: one small task on every node, and what their answers mean.
+"""A look at a cluster from inside: one small task on every node, and what their results mean.
 
-`survey_cluster` runs as a job of the cluster; `_judge` turns what it brings back into checks, outside.
+`survey_cluster` runs as a job on the cluster; `_judge` turns its result into checks, outside.
 """
 
 import os
@@ -25,21 +25,21 @@ from pipeline.storage.object_store import Remote
 _TASK_TIMEOUT_SECONDS = 120.0
 _JOB_TIMEOUT_SECONDS = 300.0
 _MARKER = ".cocn-survey"
-#: How long a node asks for the object store.
+#: How long a node keeps trying to reach the object store.
 _STORAGE_SECONDS = 10.0
 
 
 class NodeReport(BaseModel):
-    """What one node says about itself."""
+    """What one node reports about itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     versions: dict[str, str]
     gpus_promised: int
-    """GPUs that Ray hands out on this node."""
+    """GPUs that Ray offers on this node."""
     gpus_found: int
-    """GPUs that the driver shows."""
+    """GPUs that the driver reports."""
     torch_has_cuda: bool
     sees_output: bool
     """Whether it found the file that the driver had written."""
@@ -63,7 +63,7 @@ class Survey(BaseModel):
 
 
 def survey_cluster(config: Config) -> Survey:
-    """Ask every node; runs inside a job."""
+    """Survey every node; runs inside a job."""
     from pipeline.engine.session import ray_session
 
     storage = config.storage.model_copy(update={"retry_seconds": _STORAGE_SECONDS})
@@ -147,7 +147,7 @@ def _report_node(node: str, gpus_promised: int, shared: Path | Remote, name: str
 
 
 def _count_gpus() -> int:
-    """GPUs that NVIDIA's tool lists; Ray hides them from tasks that ask for none, so torch cannot say."""
+    """GPUs that NVIDIA's tool lists; Ray hides them from tasks that request none, so torch cannot tell."""
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -156,12 +156,12 @@ def _count_gpus() -> int:
 
 
 def examine_cluster(cluster: Cluster, config: Config) -> Report:
-    """Survey a cluster by a job and judge what it finds.
+    """Survey a cluster with a job and judge the result.
 
     Args:
         cluster: The cluster.
-        config: Its `storage.uri`, or else its `output`, is where every node must be able to write, its
-            `tracking` what they must reach.
+        config: Its `storage.uri`, or else its `output`, is where every node must be able to write; its
+            `tracking` is what they must reach.
     """
     job = submit("survey", config, cluster).id
     state = cluster.wait(job, _JOB_TIMEOUT_SECONDS)
@@ -176,7 +176,7 @@ def examine_cluster(cluster: Cluster, config: Config) -> Report:
 
 
 def _worst_status(checks: tuple[Check, ...]) -> Status:
-    """The state of the worst check."""
+    """The status of the worst check."""
     return max((check.status for check in checks), key=("ok", "warning", "problem").index)
 
 
@@ -194,7 +194,9 @@ def _judge(survey: Survey, cluster: Cluster) -> tuple[Check, ...]:
 def check_authentication(strangers: bool, open_addresses: tuple[str, ...], address: str) -> Check:
     fix = "start Ray with RAY_AUTH_MODE=token and a token on every node"
     if open_addresses:
-        detail = f"{', '.join(open_addresses)} answers without a token: who reaches it can run commands"
+        detail = (
+            f"{', '.join(open_addresses)} answers without a token: anyone who reaches it can run commands"
+        )
         return Check("authentication", "problem", detail, fix)
     if strangers:
         return Check("authentication", "warning", f"{address} answers without a token", fix)
@@ -202,7 +204,7 @@ def check_authentication(strangers: bool, open_addresses: tuple[str, ...], addre
 
 
 def check_versions(nodes: tuple[NodeReport, ...], here: Mapping[str, str]) -> Check:
-    """Versions decide results and whether processes understand each other: they have to be the same."""
+    """Versions affect results and whether processes understand each other, so they must be the same."""
     names = sorted({name for node in nodes for name in node.versions} | set(here))
     differences = []
     for name in names:
@@ -228,7 +230,7 @@ def check_gpus(nodes: tuple[NodeReport, ...]) -> Check:
         return Check("gpus", "problem", f"torch is a CPU build on {', '.join(blind)}", fix)
     idle = sum(node.gpus_found - node.gpus_promised for node in nodes)
     if idle:
-        return Check("gpus", "warning", f"Ray does not hand out {idle} GPUs", "start Ray with --num-gpus")
+        return Check("gpus", "warning", f"Ray does not offer {idle} GPUs", "start Ray with --num-gpus")
     return Check("gpus", "ok", f"{sum(node.gpus_found for node in nodes)} on {len(nodes)} nodes")
 
 
@@ -244,7 +246,7 @@ def check_storage(nodes: tuple[NodeReport, ...], output: str) -> Check:
 
 
 def _own_addresses() -> set[str]:
-    """Addresses of this machine that others may know it by."""
+    """Addresses under which others may know this machine."""
     import psutil
 
     interfaces = psutil.net_if_addrs().values()

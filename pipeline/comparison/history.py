@@ -1,4 +1,4 @@
-"""Trainings read back from the tracking store: one a child run, with its result, its cost and its curves."""
+"""Trainings read back from the tracking store: one per child run, with its result, cost and curves."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -50,12 +50,12 @@ class Training:
     directory: str = ""
     """Where it was trained; the files may be gone, or on another machine."""
     revision: str = ""
-    """Commit of the source, with a word if files differed from it."""
+    """Commit of the source, with a note if files differed from it."""
     device: str = ""
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether a larger test metric is the better one."""
+        """Whether a larger test metric is better."""
         return self.metric not in _LOWER_IS_BETTER
 
     @property
@@ -70,7 +70,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Selection:
-    """The trainings that are compared, and what was left out of them."""
+    """The trainings being compared, and what was left out."""
 
     experiment: str
     trainings: tuple[Training, ...]
@@ -85,7 +85,7 @@ def select_trainings(
     models: Collection[str] | None = None,
     dataset: str | None = None,
 ) -> Selection:
-    """Read the finished trainings of an experiment; of the same model, split and seed the newest counts.
+    """Read the finished trainings of an experiment; for the same model, split and seed the newest counts.
 
     Args:
         store: The tracking store.
@@ -95,7 +95,7 @@ def select_trainings(
         dataset: Only this dataset.
 
     Raises:
-        UserError: If the experiment, a model or the dataset is not there, or nothing has finished.
+        UserError: If the experiment, a model or the dataset does not exist, or nothing has finished.
     """
     children = [run for run in store.read_runs(experiment, parent_id) if "cocn.model" in run.tags]
     _check_names("--models", models or (), {run.tags["cocn.model"] for run in children})
@@ -151,7 +151,7 @@ def _read_training(store: TrackingStore, run: TrackedRun) -> Training:
 
 
 def metric_name(metric: str) -> str:
-    """A metric as people write it."""
+    """A metric's usual name."""
     return _METRIC_NAMES.get(metric, metric)
 
 
@@ -161,7 +161,7 @@ def _revision(tags: Mapping[str, str]) -> str:
 
 
 def _curve(history: list[Point], start: int) -> Curve:
-    # A training that was resumed logs some epochs twice; the last value of an epoch is the one that led on.
+    # A resumed training logs some epochs twice; the last value of an epoch is the one it continued from.
     points = sorted({point.step: point for point in history}.values(), key=lambda point: point.step)
     return Curve(
         steps=tuple(point.step for point in points),

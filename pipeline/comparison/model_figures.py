@@ -1,4 +1,4 @@
-"""Figures of a comparison that come from models and stores on disk: ROC curves or confusion matrices of the
+"""Figures of a comparison drawn from models and stores on disk: ROC curves or confusion matrices of the
 test nodes, the permuted adjacency of every head, and the coverage of the edges.
 """
 
@@ -26,15 +26,15 @@ from pipeline.store.graph_store import GraphStore
 from pipeline.training.checkpoint import find_checkpoint, read_origin
 from pipeline.training.results import read_result
 
-#: Points of a ROC curve; more cannot be told apart.
+#: Points of a ROC curve; more would not be visible.
 _ROC_POINTS = 200
-#: Nodes beyond which answering anew would make a report wait.
+#: Graphs with more nodes are not predicted again, as the report would take too long.
 _MOST_NODES = 200_000
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A model's answers for the test nodes.
+    """A model's predictions for the test nodes.
 
     Shapes:
         probabilities: [R, C]
@@ -48,11 +48,11 @@ class Outcome:
 
 
 def figures_for(selection: Selection, store: GraphStore | None = None) -> list[Figure]:
-    """Draw what the best training of each model on each dataset shows, of those that are on disk.
+    """Draw figures for the best training of each model on each dataset, as far as they are on disk.
 
     Args:
-        selection: The trainings that are compared.
-        store: The graph they were trained on; by default where their checkpoints say.
+        selection: The trainings being compared.
+        store: The graph they were trained on; by default the one named in their checkpoints.
     """
     tested = [
         found for training in best_trainings(selection) if (found := _answer_test_nodes(training, store))
@@ -91,7 +91,7 @@ def best_trainings(selection: Selection) -> list[Training]:
 
 
 def _answer_test_nodes(training: Training, store: GraphStore | None) -> Outcome | None:
-    """Answer for the test nodes again; None for links, and where checkpoint or store are gone or large."""
+    """Predict the test nodes again; None for links, or if checkpoint or store are gone or too large."""
     if not training.directory:
         return None
     try:
@@ -102,7 +102,7 @@ def _answer_test_nodes(training: Training, store: GraphStore | None) -> Outcome 
     except (UserError, OSError):
         return None
     if found.num_nodes > _MOST_NODES or origin.inputs.task == "link":
-        return None  # pairs have no classes to draw a curve or a matrix of
+        return None  # pairs have no classes for a curve or a matrix
     labels = found.labels()
     nodes = np.flatnonzero((found.split(training.split) == 2) & (labels >= 0))
     probabilities = Answers(checkpoint).probabilities(str(found.place))
@@ -110,7 +110,7 @@ def _answer_test_nodes(training: Training, store: GraphStore | None) -> Outcome 
 
 
 def _draw_roc(dataset: str, tested: Sequence[Outcome]) -> Figure:
-    """One curve a model; class 1 is the one to find."""
+    """One curve per model; class 1 is the positive one."""
     from sklearn.metrics import roc_curve
 
     series = []
@@ -148,7 +148,7 @@ def draw_confusion(one: Outcome) -> Figure:
 
 
 def _list_classes(place: Path | Remote) -> str:
-    """What the numbers of the classes stand for, where a store knows it."""
+    """What the class numbers stand for, if the store knows."""
     names = class_names(open_store(place))
     if names is None:
         return ""
@@ -156,7 +156,7 @@ def _list_classes(place: Path | Remote) -> str:
 
 
 def _draw_sequences(tested: Sequence[Outcome]) -> Iterator[Figure]:
-    """Permuted adjacency and coverage of every store and split that segments were cut of."""
+    """Permuted adjacency and coverage of every store and split with segments."""
     # matplotlib takes a second to import.
     from pipeline.segments.adjacency_plots import write_plots
 

@@ -25,7 +25,7 @@ def publish_report(
         comparison: What they show.
 
     Returns:
-        Id of the run that keeps the report; None if there is none, or the tracker did not take it.
+        Id of the run that keeps the report; None if there is none, or the tracker did not accept it.
     """
     address = store.web_address or LOCAL_ADDRESS
     write_report(path, comparison, selection, figures=figures_for(selection), tracking_url=address)
@@ -34,7 +34,7 @@ def publish_report(
         return None
     try:
         store.send_artifact(parent, path, None)
-    except Exception as error:  # noqa: BLE001 - the file is there, whatever the tracker says
+    except Exception as error:  # noqa: BLE001 - the file is written, whatever the tracker says
         logger.warning("the report could not be kept with run %s: %s", parent, hide_passwords(str(error)))
         return None
     return parent

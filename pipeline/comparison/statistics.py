@@ -1,4 +1,4 @@
-"""Trainings side by side: a row for each model and dataset, paired tests, and what they say in words."""
+"""Trainings side by side: one row per model and dataset, paired tests, and a summary in words."""
 
 import math
 import statistics
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SIGNIFICANCE = 0.05
-#: Fewer pairs are not tested: one can differ by chance, and two hardly less.
+#: With fewer pairs nothing is tested: the result would be chance.
 LEAST_PAIRS = 3
-#: Fewer pairs than published splits have are called few.
+#: Below this number, that of published splits, pairs are called few.
 MANY_PAIRS = 10
 
 
@@ -131,7 +131,7 @@ def paired_t_test(differences: Sequence[float]) -> tuple[float, float, float]:
     from scipy import stats
 
     mean = statistics.fmean(differences)
-    if len(set(differences)) == 1:  # no spread: the test statistic has no value
+    if len(set(differences)) == 1:  # no spread: the test statistic is undefined
         return mean, 0.0, 1.0 if mean == 0 else 0.0
     test = stats.ttest_1samp(differences, 0.0)
     low, high = test.confidence_interval(0.95)
@@ -139,7 +139,7 @@ def paired_t_test(differences: Sequence[float]) -> tuple[float, float, float]:
 
 
 def correct_by_holm(contrasts: Sequence[Contrast]) -> list[Contrast]:
-    """Raise p-values so that the chance of any false alarm among them stays below the level."""
+    """Raise p-values so that the probability of any false alarm among them stays below the level."""
     tested = sorted((c for c in contrasts if c.p_value is not None), key=lambda c: c.p_value or 0.0)
     corrected: dict[tuple[str, str], float] = {}
     highest = 0.0

@@ -1,4 +1,4 @@
-"""Charts as SVG text: no library, no network, colours from the page they stand in."""
+"""Charts as SVG text: no library, no network, colours from the surrounding page."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,10 @@ WIDTH, HEIGHT = 480, 290
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 16, 48
 _NUM_COLOURS = 8
 _LARGEST_LABELLED_MATRIX = 10
-#: Between the smallest and the largest cost of a linear scale.
+#: Largest ratio between costs that are drawn on a linear scale.
 _WIDE_RATIO = 20
 SIDE, BAR_STEP = 8, 50
-#: Parts of a bar begin with colours that few models have.
+#: Parts of a bar start with colours that few models use.
 _PART_COLOUR = 4
 
 
@@ -37,7 +37,7 @@ class Mark:
     y: float
     text: str = ""
     strong: bool = False
-    """Whether it stands for several others: a mean."""
+    """Whether it summarises several others: a mean."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def line_chart(
         series: the lines.
         x_label: with its unit.
         y_label: with its unit.
-        names: fixes the colours over several charts.
+        names: fixes the colours across several charts.
         notes: what the legend adds to a name.
         diagonal: draw the line from corner to corner, which chance would follow.
     """
@@ -117,13 +117,13 @@ def scatter_chart(
     names: Sequence[str],
     front: Sequence[tuple[float, float]] = (),
 ) -> str:
-    """Points; costs that lie far apart are drawn on a logarithmic scale, others from zero.
+    """Points; costs that differ widely are drawn on a logarithmic scale, others from zero.
 
     Args:
-        marks: the points, coloured by their place in `names`.
+        marks: the points, coloured by their index in `names`.
         x_label: with its unit.
         y_label: with its unit.
-        names: fixes the colours over several charts.
+        names: fixes the colours across several charts.
         front: points that no other beats in both directions, from left to right.
     """
     if not marks:
@@ -149,7 +149,7 @@ def scatter_chart(
 
 
 def stacked_chart(rows: Mapping[str, Mapping[str, float]], unit: str) -> str:
-    """A bar a row, made of its parts one after the other, with their sum at its end."""
+    """One bar per row, made of its parts in sequence, with their sum at its end."""
     rows = {name: parts for name, parts in rows.items() if parts}
     if not rows:
         return ""
@@ -200,7 +200,7 @@ def share_bars(rows: Sequence[tuple[str, Mapping[str, float]]]) -> str:
 
 
 def matrix_chart(counts: Sequence[Sequence[int]], row_label: str, column_label: str) -> str:
-    """A square of counts; a cell's strength is its share of the row."""
+    """A square of counts; a cell's opacity is its share of the row."""
     size = len(counts)
     cell = (HEIGHT - TOP - BOTTOM) / size
     left = (WIDTH - size * cell) / 2

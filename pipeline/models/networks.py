@@ -47,7 +47,7 @@ class Inputs:
         num_edge_features: numbers per edge; 0 for plain edges.
         directed: whether edges have a direction.
         blocks: name and columns of every input block that the model reads.
-        window_columns: columns that its windows read of a node.
+        window_columns: columns that its windows read per node.
     """
 
     num_features: int

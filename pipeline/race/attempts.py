@@ -1,4 +1,4 @@
-"""What a race remembers between two calls: which trainings began and never ended."""
+"""What a race remembers between two calls: which trainings started but never ended."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pipeline.storage.files import atomic_file
 
-#: A training that was killed this often is not begun again.
+#: A training that was killed this many times is not started again.
 MOST_KILLS = 2
 
 
@@ -14,11 +14,11 @@ class _Content(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     begun: dict[str, int] = {}
-    """How often a training began without an end, by model and split."""
+    """How many times a training started without ending, by model and split."""
 
 
 class Attempts:
-    """A file that counts the trainings that the system killed: whoever runs out of memory cannot say so.
+    """A file that counts the trainings killed by the system: one that runs out of memory cannot report it.
 
     Args:
         path: the file; it need not exist.
@@ -30,16 +30,16 @@ class Attempts:
         self._begun = dict(_Content.model_validate_json(found).begun)
 
     def is_hopeless(self, name: str) -> bool:
-        """Whether a training was killed too often to be begun again."""
+        """Whether a training was killed too often to be started again."""
         return self._begun.get(name, 0) >= MOST_KILLS
 
     def begin(self, name: str) -> None:
-        """Note that a training begins."""
+        """Record that a training starts."""
         self._begun[name] = self._begun.get(name, 0) + 1
         self._write()
 
     def end(self, name: str) -> None:
-        """Note that a training ended, well or not: it was not killed."""
+        """Record that a training ended, with success or an error: it was not killed."""
         self._begun.pop(name, None)
         self._write()
 

@@ -1,4 +1,4 @@
-"""Runs a race: one split of every model before the next; what was done before is kept or continued."""
+"""Runs a race: one split of every model before the next; earlier trainings are kept or continued."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Course:
-    """What a race came to, before anything is compared.
+    """The outcome of a race, before anything is compared.
 
     Attributes:
         dataset: the graph, as it is named in tables.
         entrants: the models that took part.
         trainings: those that ended with a score.
         failures: why models have no score, by model.
-        unfinished: models of which time ended a training before patience or epochs did.
+        unfinished: models with a training that was ended by time before patience or epochs ran out.
         directory: where the race keeps its files.
     """
 
@@ -50,7 +50,7 @@ def run_course(request: Request, say: Say) -> Course:
     """Train every model on every split; a model that fails is left out with its reason.
 
     Raises:
-        UserError: if the data, or a name, is not there.
+        UserError: if the data, or a name, does not exist.
     """
     check_models(request.models)
     base = _base_config(request)
@@ -93,7 +93,7 @@ def _base_config(request: Request) -> Config:
 
 
 def _count_splits(request: Request, store: GraphStore) -> int:
-    """The splits that every model is trained on: those asked for, at most those that there are.
+    """The splits that every model is trained on: as many as requested, at most those that exist.
 
     Raises:
         UserError: if the graph has no labels, or no splits, to train on.
@@ -124,7 +124,7 @@ def _run_training(
     """Train one model on one split, after the stages that it reads."""
     name = f"{entrant.model} split {split}"
     if attempts.is_hopeless(name):
-        raise UserError(f"the system killed it {MOST_KILLS} times, most likely for want of memory")
+        raise UserError(f"the system killed it {MOST_KILLS} times, most likely for lack of memory")
     seed = entrant.config.train.seed
     config = vary(entrant.config, entrant.model, split, seed, store)
     attempts.begin(name)
@@ -137,7 +137,7 @@ def _run_training(
 
 
 def _describe_training(config: Config, store: GraphStore, dataset: str, result: TrainResult) -> Training:
-    """A training as comparisons read it, from its own files: the tracker may be away."""
+    """A training as comparisons read it, from its own files: the tracker may be unreachable."""
     directory = result.checkpoint.parent
     epochs = read_epochs(directory)
     note = read_note(directory)

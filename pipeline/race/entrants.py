@@ -18,8 +18,8 @@ from pipeline.store.arrays import Task
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.prepare import default_store
 
-#: Our models: where they get their settings from on a graph that has none of its own, and up to how many
-#: nodes they take part unasked.
+#: Our models: where their settings come from on a graph that has none of its own, and up to how many nodes
+#: they take part by default.
 _OURS: Mapping[str, tuple[str, int]] = {
     "segment": ("segment", 10**12),
     "sparse": ("node-large", 500_000),
@@ -30,14 +30,14 @@ _OURS: Mapping[str, tuple[str, int]] = {
 
 @dataclass(frozen=True)
 class Request:
-    """What `cocn race` was asked for.
+    """The options of `cocn race`.
 
     Attributes:
         data: name of a dataset, path of a graph, or path of a store.
         models: names; by default all that fit the data.
         splits: how many splits each model is trained on.
-        time_budget: seconds for each model, shared out to its splits; None where epochs count.
-        epochs: epochs of every model; None where time counts.
+        time_budget: seconds for each model, divided among its splits; None if epochs count.
+        epochs: epochs of every model; None if time counts.
         quick: smaller settings, for machines without a GPU.
         overrides: further values of the configuration, by dotted key.
     """
@@ -70,7 +70,7 @@ class Entrant:
 
 
 def source_of(data: str) -> dict[str, object]:
-    """The keys of the configuration that name a graph: a store where there is one, else a source."""
+    """The configuration keys that name a graph: a store if there is one, else a source."""
     if "://" in data:
         return {"data.store": data}
     path = Path(data)
@@ -78,10 +78,10 @@ def source_of(data: str) -> dict[str, object]:
 
 
 def choose_models(asked: Sequence[str], store: GraphStore, task: Task) -> tuple[str, ...]:
-    """The models that take part: those asked for, or all that fit the graph."""
+    """The models that take part: those requested, or all that fit the graph."""
     if asked:
         return tuple(dict.fromkeys(asked))
-    # These take part unasked only where they have something to read: sets of graphs, or directions.
+    # By default these take part only if they have something to read: collections of graphs, or directions.
     directed = store.directed or store.csr().ways is not None
     special = {"gin": store.is_collection, "dirgnn": directed}
     opponents = [name for name in OPPONENTS if special.get(name, True)]
@@ -137,7 +137,7 @@ def _at(config: Config, store: GraphStore) -> Config:
 
 
 def _with_store(config: Config, store: GraphStore, *, given: bool) -> Config:
-    """A store holds one set of orders: others get their own store or, if one was given, take its orders."""
+    """A store holds one set of orders: others get their own store or, if one was given, use its orders."""
     if given:
         return _at(_adopt(config, store), store)
     shape = {

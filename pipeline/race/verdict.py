@@ -1,4 +1,4 @@
-"""What a race shows: a row for each model, the front of result against time, and one sentence on who wins."""
+"""What a race shows: one row per model, the front of result against time, and a sentence on who wins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Standing:
     model: str
     ours: bool
     status: str
-    """`finished`, `out of time` where the budget ended it, or `_failed`."""
+    """`finished`, `out of time` if the budget ended it, or `_failed`."""
     mean: float | None = None
     std: float | None = None
     splits: int = 0
@@ -63,11 +63,11 @@ class Race:
 
 
 def race(request: Request, say: Say, out: Path | None = None) -> Race:
-    """Let models race on a graph and say who wins.
+    """Race models on a graph and say who wins.
 
     Args:
         request: The graph, the models and the protocol.
-        say: Told what happens.
+        say: Called with one line per step.
         out: The report; by default in the directory of the race.
 
     Raises:
@@ -95,7 +95,7 @@ def race(request: Request, say: Say, out: Path | None = None) -> Race:
 
 
 def _describe_protocol(request: Request, course: Course) -> str:
-    """What was equal for all."""
+    """What was the same for all models."""
     splits = max(1 + training.split for training in course.trainings)
     count = f"{splits} split{'' if splits == 1 else 's'}"
     if request.epochs is not None:

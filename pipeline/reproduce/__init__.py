@@ -1,4 +1,4 @@
-"""The paper's tables and figures, run anew: `studies` says what to train, `trained` trains it, the other
+"""The paper's tables and figures, reproduced: `studies` says what to train, `trained` trains it, the other
 modules measure, `records` keeps every number, and `page` writes RESULTS.md from them.
 
 May import: runtime, config, storage, engine, tracking, store, ingest, paper, presets, positions, orders,

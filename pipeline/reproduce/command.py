@@ -1,4 +1,4 @@
-"""What `cocn reproduce` does: finds the study of a table, runs it, and writes its figure."""
+"""What `cocn reproduce` does: finds the study behind a table, runs it, and writes its figure."""
 
 import shlex
 import sys
@@ -140,7 +140,7 @@ def _run_trained(choices: Choices, records: Records, figure: Path, say: Say) -> 
 
 
 def _shared_settings(choices: Choices) -> dict[str, object]:
-    """Overrides of every training of a command."""
+    """Overrides for every training of a command."""
     return {
         "data.data_root": choices.data_root,
         "output": choices.output,
@@ -177,7 +177,7 @@ def _run_measured(choices: Choices, records: Records, figure: Path, say: Say) ->
 
 
 def _run_isomorphism(choices: Choices, records: Records) -> dict[str, Outcome]:
-    """The isomorphism test; it trains nothing and keeps a record a collection."""
+    """The isomorphism test; it trains nothing and keeps one record per collection."""
     if choices.data_root is None:
         raise UserError("Expected '--data-root', the directory that has isomorphism/ (got none)")
     found = {}
@@ -204,7 +204,7 @@ def _run_isomorphism(choices: Choices, records: Records) -> dict[str, Outcome]:
 
 
 def _write_results(records: Records) -> Page:
-    """Write RESULTS.md beside the records' checkout, or into the working directory."""
+    """Write RESULTS.md next to the records' checkout, or into the working directory."""
     place = SOURCE if records.directory.is_relative_to(SOURCE) else Path.cwd()
     path = place / "RESULTS.md"
     with atomic_file(path) as file:
@@ -213,7 +213,7 @@ def _write_results(records: Records) -> Page:
 
 
 def _choose_scale(given: str | None) -> Scale:
-    """The settings asked for; the smaller ones where there is no GPU."""
+    """The requested settings; by default the smaller ones if there is no GPU."""
     if given is None:
         import torch
 

@@ -1,8 +1,8 @@
-"""Time and memory of an epoch against the size of the graph, each case in a process of its own.
+"""Time and memory of an epoch against the size of the graph, each case in a separate process.
 
-Random graphs of mean degree 8. Full-graph models take one step an epoch; an epoch of Segment CoCN is as many
-steps of 1,000 nodes as it takes to see all of them, measured on a few. `dense` is the literal network of
-`cocn/reference.py`, with its n×n matrices.
+Random graphs of mean degree 8. Full-graph models take one step per epoch; an epoch of Segment CoCN is as many
+steps of 1,000 nodes as it takes to see all of them, extrapolated from a few. `dense` is the literal network
+of `cocn/reference.py`, with its n×n matrices.
 """
 
 import itertools
@@ -76,7 +76,7 @@ def run_cases(
 
 
 def measure_apart(model: str, nodes: int) -> dict[str, float]:
-    """Measure in a fresh process, whose memory is this case's alone."""
+    """Measure in a fresh process, so that its memory is due to this case alone."""
     command = [sys.executable, "-W", "ignore", "-m", "pipeline.reproduce.complexity", model, str(nodes)]
     paths = [str(SOURCE), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -92,7 +92,7 @@ def measure(model: str, nodes: int) -> dict[str, float]:
     x = torch.randn(nodes, _FEATURES)
     edges = _random_edges(nodes)
     labels = torch.randint(_CLASSES, (nodes,))
-    reset_peak()  # making the graph takes more than it leaves behind
+    reset_peak()  # generating the graph takes more memory than it leaves behind
     steps = -(-nodes // _BATCH_NODES) if model == "segment" else 1
     start = time.perf_counter()
     step, network = _make_step(model, x, edges, labels)
@@ -113,7 +113,7 @@ def measure(model: str, nodes: int) -> dict[str, float]:
 
 
 def _make_step(model: str, x: Tensor, edges: Tensor, labels: Tensor) -> tuple[_Step, cocn.CoCN]:
-    """What gives the outputs of a step and their labels, and its network."""
+    """A function that gives the outputs of a step and their labels, and its network."""
     if model == "segment":
         segment = cocn.SegmentCoCN(_FEATURES, 64, _CLASSES, segment_length=8, **_SETTINGS)
         return _segment_step(segment, x, edges, labels), segment
@@ -125,7 +125,7 @@ def _make_step(model: str, x: Tensor, edges: Tensor, labels: Tensor) -> tuple[_S
 
 
 def _segment_step(network: cocn.SegmentCoCN, x: Tensor, edges: Tensor, labels: Tensor) -> _Step:
-    """Batches of segments cut from orders by chance."""
+    """Batches of segments cut from random orders."""
     csr = clean_edges(edges[0].numpy(), edges[1].numpy(), x.size(0))[0]
     positions = torch.randn(x.size(0), network.num_heads).numpy()
     segments = build_segments(sequence(positions, csr), csr, network.segment_length)
@@ -148,7 +148,7 @@ def _endless(loader: SegmentLoader) -> Iterator[cocn.SegmentBatch]:
 
 
 def _random_edges(nodes: int) -> Tensor:
-    """Both directions of pairs drawn by chance, mean degree 8."""
+    """Both directions of random pairs, mean degree 8."""
     pairs = torch.randint(nodes, (2, nodes * _DEGREE // 2))
     pairs = pairs[:, pairs[0] != pairs[1]]
     source, target = torch.cat([pairs, pairs.flip(0)], dim=1)

@@ -18,7 +18,7 @@ _COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
 
 
 def draw_cells(results: Sequence[CellResult], title: str, path: Path) -> None:
-    """Ours and the paper's, a row a cell."""
+    """Our results and the paper's, one row per cell."""
     shown = [result for result in results if result.mean is not None]
     figure, panel = _figure(7, 1.2 + 0.28 * len(shown))
     names = [" ".join(filter(None, (r.dataset, r.model, r.variant))) for r in shown]
@@ -38,7 +38,7 @@ def draw_cells(results: Sequence[CellResult], title: str, path: Path) -> None:
 
 
 def draw_orders(orders: Sequence[Order], title: str, path: Path) -> None:
-    """The permuted adjacency of each order, a picture a dataset."""
+    """The permuted adjacency of each order, one image per dataset."""
     datasets = list(dict.fromkeys(order.dataset for order in orders))
     for name in datasets:
         same = [order for order in orders if order.dataset == name]
@@ -48,7 +48,7 @@ def draw_orders(orders: Sequence[Order], title: str, path: Path) -> None:
 
 
 def draw_recoveries(found: Sequence[tuple[Measurement, Recovery]], path: Path) -> None:
-    """The graphs as they were and as they were recovered, by τ."""
+    """The original graphs and their recoveries, by τ."""
     shapes = [shape for shape in SHAPES if any(m.case["graph"] == shape for m, _ in found)]
     figure = Figure(figsize=(2.1 * (1 + len(TAUS)), 2.2 * len(shapes)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -73,7 +73,7 @@ def draw_complexity(found: Sequence[Measurement], path: Path) -> None:
     FigureCanvasAgg(figure)
     panels = figure.subplots(2, 2)
     models = list(dict.fromkeys(str(m.case["model"]) for m in found))
-    quantities = (("epoch_seconds", "seconds an epoch"), ("memory_mb", "memory, MiB"))
+    quantities = (("epoch_seconds", "seconds per epoch"), ("memory_mb", "memory, MiB"))
     for row, scale in zip(panels, ("linear", "log"), strict=True):
         for panel, (key, label) in zip(row, quantities, strict=True):
             for model, colour in zip(models, _COLOURS, strict=False):
@@ -90,7 +90,7 @@ def draw_complexity(found: Sequence[Measurement], path: Path) -> None:
 
 
 def draw_lines(results: Sequence[CellResult], x_label: str, title: str, path: Path) -> None:
-    """A line a dataset against the number that its variants end in, such as `tau=0.1`."""
+    """One line per dataset against the number at the end of its variants, such as `tau=0.1`."""
     figure, panel = _figure(6, 4)
     names = list(dict.fromkeys(r.dataset for r in results))
     for name, colour in zip(names, _COLOURS, strict=False):

@@ -1,7 +1,7 @@
 """Information lost by the relaxed permutation: an autoencoder recovers the coordinates of a graph's nodes.
 
-The encoder permutes the coordinates by learned positions, P̂ X; the decoder takes them back to their nodes
-and maps them to coordinates again. Small τ blurs the sequence, and what is blurred is lost.
+The encoder permutes the coordinates by learned positions, P̂ X; the decoder moves them back to their nodes
+and maps them to coordinates again. A small τ blurs the sequence, and what is blurred is lost.
 """
 
 import math
@@ -33,7 +33,7 @@ _PATIENCE = 2000
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """A graph, its coordinates, and what an autoencoder made of them.
+    """A graph, its coordinates, and an autoencoder's recovery of them.
 
     Shapes:
         coordinates, recovered: [n, 2]
@@ -44,7 +44,7 @@ class Recovery:
     recovered: NDArray[np.float32]
     edges: NDArray[np.int64]
     distortion: float
-    """Root of the mean squared error, over the standard deviation of the coordinates."""
+    """Root mean squared error, over the standard deviation of the coordinates."""
     epochs: int
 
 
@@ -66,7 +66,7 @@ def make_shape(shape: str, nodes: int = _NODES) -> tuple[Tensor, Tensor]:
 
 
 class _Autoencoder(nn.Module):
-    """Permute, take back, map to coordinates."""
+    """Permute, move back, map to coordinates."""
 
     def __init__(self, tau: float) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class _Autoencoder(nn.Module):
 def recover(
     shape: str, tau: float, *, epochs: int = _EPOCHS, patience: int = _PATIENCE, seed: int = 0
 ) -> Recovery:
-    """Train an autoencoder until its loss stops falling, and keep its best answer."""
+    """Train an autoencoder until its loss stops falling, and keep its best output."""
     torch.manual_seed(seed)
     points, edges = make_shape(shape)
     model = _Autoencoder(tau)
@@ -114,7 +114,7 @@ def recover(
 def run_cases(
     records: Records, command: str, *, shapes: Sequence[str] = SHAPES, epochs: int = _EPOCHS
 ) -> Iterator[tuple[Measurement, Recovery]]:
-    """Every graph with every τ; recoveries are needed for the picture, so each is trained."""
+    """Every graph with every τ; each is trained, since the figure needs the recoveries."""
     for shape in shapes:
         for tau in TAUS:
             start = time.perf_counter()

@@ -1,7 +1,7 @@
 """The graph isomorphism test of the paper, with the control it lacks.
 
 An untrained network embeds every graph. Two numbers count: pairs of different graphs whose embeddings agree
-(undistinguished), and graphs whose embedding changes when their nodes are numbered anew (wrongly
+(undistinguished), and graphs whose embedding changes when their nodes are renumbered (wrongly
 distinguished). Without the second, breaking ties by node number would pass the first test on any data.
 """
 
@@ -20,7 +20,7 @@ from pipeline.runtime.errors import UserError
 from pipeline.runtime.progress import progress
 
 _PARAMETER_LIMIT = 30_000
-#: Embeddings further apart than this, in the sum over channels, are different; the literature's threshold.
+#: Embeddings that differ by more than this, summed over channels, are distinct; the literature's threshold.
 _TOLERANCE = 1e-3
 _NUM_SEEDS = 3
 _CHANNELS = 16
@@ -53,7 +53,7 @@ class Collection:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the test came to on one collection."""
+    """The result of the test on one collection."""
 
     undistinguished: int
     wrongly_distinguished: int
@@ -63,10 +63,10 @@ class Outcome:
 
 
 def read_collections(root: Path, names: Container[str] = NAMES) -> list[Collection]:
-    """Graph8c, sr25 and EXP, those asked for, from the directory `isomorphism` of the data root.
+    """The requested ones of Graph8c, sr25 and EXP, from the directory `isomorphism` of the data root.
 
     Raises:
-        UserError: naming the file that is missing.
+        UserError: naming the missing file.
     """
     return [
         _read_exp(path) if name == "exp" else _read_all_pairs(name, path)
@@ -77,7 +77,7 @@ def read_collections(root: Path, names: Container[str] = NAMES) -> list[Collecti
 
 
 def _read_all_pairs(name: str, path: Path) -> Collection:
-    """Graphs of a graph6 file, of which all pairs differ."""
+    """Graphs of a graph6 file, in which all pairs differ."""
     graphs, size = read_graph6(path)
     return Collection(name, graphs, [size] * len(graphs))
 
@@ -85,7 +85,7 @@ def _read_all_pairs(name: str, path: Path) -> Collection:
 def read_graph6(path: Path) -> tuple[list[NDArray[np.int64]], int]:
     """Graphs of a graph6 file whose graphs all have the same number of nodes, at most 62.
 
-    A line holds n + 63, then the upper triangle column by column, six bits a character above 63.
+    A line holds n + 63, then the upper triangle column by column, six bits per character, offset by 63.
     """
     lines = path.read_bytes().split()
     size = lines[0][0] - 63
@@ -107,7 +107,7 @@ def _read_exp(path: Path) -> Collection:
 
 
 def run_test(collection: Collection, seed: int = 0) -> Outcome:
-    """Embed every graph and a copy of it with its nodes numbered anew, and count.
+    """Embed every graph and a renumbered copy of it, and count.
 
     Args:
         collection: the graphs.
@@ -186,7 +186,7 @@ def _embed(
 
 
 def close_pairs(embeddings: NDArray[np.float64], pairs: NDArray[np.int64] | None) -> set[tuple[int, int]]:
-    """Pairs whose embeddings agree; among all pairs by a k-d tree, so that none is formed in vain."""
+    """Pairs whose embeddings agree; to avoid comparing all pairs, they are found with a k-d tree."""
     if pairs is not None:
         distance = np.abs(embeddings[pairs[:, 0]] - embeddings[pairs[:, 1]]).sum(1)
         return {(int(first), int(second)) for first, second in pairs[distance <= _TOLERANCE]}

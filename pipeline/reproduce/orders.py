@@ -1,4 +1,4 @@
-"""Figures of orders: where edges come to lie in the permuted adjacency, by features and by structure."""
+"""Figures of orders: where edges end up in the permuted adjacency, by features and by structure."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from pipeline.training.prepare import open_prepared
 
 EXPLICIT = "order-explicit"
 IMPLICIT = "order-implicit"
-#: Epochs that positions are learned for; the orders stand still long before.
+#: Epochs for which positions are learned; the orders settle long before.
 _EPOCHS = 30
 _BAND = 0.1
 _FAMILIES: tuple[Family, ...] = ("lappe", "rwpe", "window")
@@ -48,7 +48,7 @@ class Order:
 
 
 def measure_order(rank: Ranks, csr: CSR) -> dict[str, float]:
-    """How near the diagonal an order brings the edges; by chance a third of n, and 19 % in a tenth of n."""
+    """How near the diagonal an order brings the edges; for random orders n/3, with 19 % within n/10."""
     distance = np.abs(rank[edge_sources(csr)].astype(np.int64) - rank[csr.indices])
     return {
         "mean_distance": float(distance.mean() / csr.num_nodes),
@@ -57,14 +57,14 @@ def measure_order(rank: Ranks, csr: CSR) -> dict[str, float]:
 
 
 def measure_likeness(rank: Ranks, features: NDArray[np.float32]) -> float:
-    """Mean cosine of the features of nodes that stand side by side."""
+    """Mean cosine of the features of adjacent nodes in the order."""
     rows = features[np.argsort(rank, kind="stable")].astype(np.float64)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-12)
     return float((rows * np.roll(rows, -1, axis=0)).sum(1).mean())
 
 
 def _structural_orders(store: GraphStore) -> Iterator[tuple[str, Ranks]]:
-    """Ours (positions), the paper's rivals, and the first order of the default family."""
+    """Ours (positions), the paper's competitors, and the first order of the default family."""
     csr = store.undirected_csr()
     yield "positions", sequence(store.approximate_positions()[:, None], csr).rank[0]
     for family in _FAMILIES:
@@ -84,7 +84,7 @@ def run_implicit(
             yield _keep(
                 records, IMPLICIT, {"dataset": name, "order": family}, values, start, command, rank, store
             )
-            start = time.perf_counter()  # the next order is computed on the way to it
+            start = time.perf_counter()  # the next order is computed when the loop asks for it
 
 
 def run_explicit(

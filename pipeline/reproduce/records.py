@@ -1,4 +1,4 @@
-"""One small JSON file a run: the number, and everything that is needed to get it again."""
+"""One small JSON file per run: the number, and everything needed to reproduce it."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from pipeline.storage.files import atomic_file
 
 Scale = Literal["paper", "quick"]
 _Kind = TypeVar("_Kind", bound=BaseModel)
-#: Where a checkout keeps what was measured; an installed wheel writes under its output directory.
+#: Where a checkout keeps measurements; an installed wheel writes to its output directory.
 IN_SOURCE = SOURCE / RECORDS
 
 
@@ -41,23 +41,23 @@ class TrainingRecord(BaseModel):
     dataset: str
     model: str
     variant: str
-    """What sets it apart from the preset, such as `tau=0.1`; empty for the preset itself."""
+    """What distinguishes it from the preset, such as `tau=0.1`; empty for the preset itself."""
     scale: Scale
     split: int
     seed: int
     metric: str
     value: float
-    """On the test part, at the epoch that is best on the validation part."""
+    """Score on the test part, at the epoch that is best on the validation part."""
     validation: float
     epochs: int
     best_epoch: int
     cut_short: bool
-    """Whether time ran out before training had ended by itself."""
+    """Whether time ran out before training ended by itself."""
     seconds: float
     peak_memory_mb: float
     num_parameters: int
     curve: Mapping[int, float] = Field(default_factory=dict)
-    """Score by epoch where the protocol takes the same epoch of all folds, as that of the GIN paper does."""
+    """Score by epoch if the protocol uses the same epoch for all folds, as in the GIN paper."""
     settings: Mapping[str, JsonValue]
     source: Source
 
@@ -94,7 +94,7 @@ def _measurement_path(study: str, case: Mapping[str, JsonValue]) -> Path:
 
 
 def _slug(text: str) -> str:
-    """Text that is safe in the name of a file."""
+    """Text that is safe in a file name."""
     return re.sub(r"[^\w.=]+", "-", text.lower()).strip("-")
 
 
@@ -105,7 +105,7 @@ class Records:
         self.directory = directory
 
     def add(self, record: TrainingRecord | Measurement) -> None:
-        """Write a record whole or not at all, in place of an earlier one."""
+        """Write a record atomically, replacing an earlier one."""
         path = self.directory / record.path
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as file:
@@ -114,12 +114,12 @@ class Records:
     def training(
         self, dataset: str, model: str, variant: str, scale: Scale, split: int, seed: int
     ) -> TrainingRecord | None:
-        """The record of a training, if there is one."""
+        """The record of a training, if any."""
         path = self.directory / _training_path(dataset, model, variant, scale, split, seed)
         return _read(path, TrainingRecord) if path.exists() else None
 
     def measurement(self, study: str, case: Mapping[str, JsonValue]) -> Measurement | None:
-        """The record of a case, if there is one."""
+        """The record of a case, if any."""
         path = self.directory / _measurement_path(study, case)
         return _read(path, Measurement) if path.exists() else None
 
@@ -134,7 +134,7 @@ class Records:
 
 
 def default_directory(output: Path) -> Path:
-    """Beside the source in a checkout, else under the output directory."""
+    """Next to the source in a checkout, else under the output directory."""
     return IN_SOURCE if source_revision().commit is not None else output / "records"
 
 

@@ -1,4 +1,4 @@
-"""What each trained table and figure of the paper asks for: a model, a dataset and what is varied."""
+"""What each trained table and figure of the paper requires: a model, a dataset and what is varied."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ _OURS: Mapping[str, Sequence[str]] = {
     "node-homo": ("own features", "learned orders", "profile orders", "windows of five"),
     "graph": ("epoch of another fold",),
 }
-#: What the variant of a cell is called that has none.
+#: The name for the variant of a cell without one.
 _PRESET = "preset"
 _HEADS = (1, 2, 4, 8)
 _DEPTHS = (1, 2, 3, 4)
@@ -67,9 +67,9 @@ class Cell:
     """A model on a dataset.
 
     Attributes:
-        variant: what sets it apart from the preset, in words; empty for the preset.
+        variant: what distinguishes it from the preset, in words; empty for the preset.
         overrides: the same by dotted keys of the configuration.
-        paper: the paper's number; None for rows that are ours alone.
+        paper: the paper's number; None for rows that are only ours.
     """
 
     dataset: str
@@ -80,7 +80,7 @@ class Cell:
 
 
 def cells_of(table: str) -> list[Cell]:
-    """Everything that a table or figure shows of the family, and our own rows after the paper's."""
+    """Everything that a table or figure shows of the family, followed by our own rows."""
     if table == _OPPONENTS:
         return _opponent_cells()
     printed = load_tables()[table]
@@ -101,12 +101,12 @@ def cells_of(table: str) -> list[Cell]:
 
 
 def title_of(table: str) -> str:
-    """What a table is headed with."""
+    """The heading of a table."""
     return "Tuned opponents next to published results" if table == _OPPONENTS else load_tables()[table].title
 
 
 def _opponent_cells() -> list[Cell]:
-    """Opponents with the number published for them, or the one that the paper prints, if any."""
+    """Opponents with their published number, or the one that the paper prints, if any."""
     text = resources.files("pipeline.reproduce").joinpath("published.yaml").read_text(encoding="utf-8")
     return [
         Cell(one["dataset"], one["model"], paper=_published(one) or _printed(one["dataset"], one["model"]))
@@ -139,7 +139,7 @@ def _printed(dataset: str, model: str) -> Result | None:
 def select(
     cells: Sequence[Cell], datasets: Sequence[str], models: Sequence[str], variants: Sequence[str] = ()
 ) -> list[Cell]:
-    """The cells of these datasets, models and variants; of all where none are named.
+    """The cells of these datasets, models and variants; all of them if none are named.
 
     Raises:
         UserError: for a name that the table does not have.
@@ -164,7 +164,8 @@ def select(
 
 
 def _extensions(table: str, cells: Sequence[Cell]) -> list[Cell]:
-    """Rows the paper lacks: expanded in linear time on large graphs, and variants that say what matters."""
+    """Rows that the paper lacks: expanded in linear time on large graphs, and variants that show what
+    matters."""
     large = dict.fromkeys(cell.dataset for cell in cells) if table in _LARGE else ()
     return [Cell(name, "expanded") for name in large] + [
         Cell(cell.dataset, cell.model, variant, _VARIANTS[variant])
@@ -191,7 +192,7 @@ def _fields(printed: Table) -> list[Cell]:
 
 
 def _member(dataset: str) -> str:
-    """The member of the family that the paper's figures show on a dataset, as far as it can be told."""
+    """The member of the family that the paper's figures show on a dataset, as far as one can tell."""
     return "sparse" if BENCHMARKS_BY_NAME[dataset].table in _LARGE else "expanded"
 
 

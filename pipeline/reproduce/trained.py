@@ -22,22 +22,22 @@ from pipeline.training.launch import train
 from pipeline.training.prepare import STORES, open_prepared
 
 Say = Callable[[str], None]
-#: What a training gets when the budget is used up: enough for a step.
+#: Seconds for a training when the budget is used up: enough for a step.
 _LEAST_SECONDS = 1e-3
 
 
 @dataclass(frozen=True)
 class Request:
-    """What `cocn reproduce` was asked for.
+    """The options of `cocn reproduce`.
 
     Attributes:
         table: name of the table.
         cells: models on datasets.
-        splits: how many splits of each; None for all that the protocol has.
+        splits: number of splits of each; None for all that the protocol has.
         scale: the paper's settings, or smaller ones.
-        budget: seconds for everything; None for as long as it takes.
-        again: run also what is recorded.
-        base: overrides of every training, such as the data root.
+        budget: seconds for everything; None for no limit.
+        again: also run what is already recorded.
+        base: overrides for every training, such as the data root.
         command: what was typed, for the records.
     """
 
@@ -63,11 +63,11 @@ class CellResult:
     std: float | None
     splits: int
     cut_short: int
-    """Trainings that the time budget ended."""
+    """Number of trainings that the time budget ended."""
     paper_mean: float | None
     paper_std: float | None
     reached: bool | None
-    """Whether the mean is at least the paper's less its deviation; None where either is missing."""
+    """Whether the mean is at least the paper's minus its deviation; None if either is missing."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def run_table(request: Request, records: Records, say: Say) -> list[CellResult]:
     """Train what is not recorded yet, one split of every cell after the other.
 
     Raises:
-        UserError: if no dataset of the table is at hand.
+        UserError: if no dataset of the table is available.
     """
     todo = plan(request, records)
     deadline = None if request.budget is None else time.monotonic() + request.budget
@@ -109,7 +109,7 @@ def run_table(request: Request, records: Records, say: Say) -> list[CellResult]:
 
 
 def plan(request: Request, records: Records) -> list[Todo]:
-    """Trainings without a record, or whose record another time budget or other settings would change."""
+    """Trainings without a record, or whose record a different time budget or other settings would change."""
     found = []
     for cell in request.cells:
         protocol = find_benchmark(cell.dataset).protocol
@@ -118,14 +118,14 @@ def plan(request: Request, records: Records) -> list[Todo]:
             known = _find_record(records, cell, request.scale, split, config.train.seed)
             if request.again or known is None or not is_settled(known, config, request.budget):
                 found.append(Todo(cell, config, split))
-    # One split of every cell before the next, so that a budget leaves no cell without a number.
+    # One split of every cell before the next, so that no cell is without a number when the budget ends.
     return sorted(found, key=lambda item: item.split)
 
 
 def is_settled(known: TrainingRecord, config: Config, budget: float | None) -> bool:
     """Whether training again could only repeat a record.
 
-    A setting that a record lacks is newer than the record, which had its default.
+    A setting that a record lacks is newer than the record, which was made with its default.
     """
     wanted, defaults = settings_of(config), settings_of(Config())
     if any(known.settings.get(key, defaults[key]) != value for key, value in wanted.items()):
@@ -144,7 +144,7 @@ def configure(cell: Cell, request: Request, split: int) -> Config:
 
 
 def settings_of(config: Config) -> dict[str, JsonValue]:
-    """What decides a number, by dotted key, apart from dataset, seed and split: a record names these."""
+    """What affects a number, by dotted key, apart from dataset, seed and split: a record names these."""
     found = decisive_settings(config, "store", "inputs", "weights", repeats=False, extends=False)
     del found["data.source"]
     return found

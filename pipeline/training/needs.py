@@ -34,8 +34,8 @@ class Needs:
         feature_hops: propagated features read from the store, in addition to the plain ones.
         position_hops: hops of the propagated features that segments regress positions from; 0 for none.
         stages: the stages that a training reads, by name.
-        blocks: input blocks that the model reads; none for most opponents and for the paper's models.
-        window_block: the block that its windows read of their nodes, where they stream.
+        blocks: input blocks that the model reads; empty for most opponents and for the paper's models.
+        window_block: the block that its windows read of their nodes, if they stream.
     """
 
     task: Task
@@ -103,7 +103,7 @@ def resolve_needs(config: Config, store: GraphStore) -> Needs:
 
 
 def _block_needs(config: Config, store: GraphStore, reading: Reading) -> Needs:
-    """Input blocks, and for streaming models the shards, whose records are read even without windows."""
+    """Input blocks and, for streaming models, the shards, whose records are read even without windows."""
     blocks = block_names(store, config)
     window = window_block(store) if reading == "segments" and config.model.windows else None
     stages = {INGEST, *(block_stage(block) for block in blocks)}

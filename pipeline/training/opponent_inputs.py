@@ -44,7 +44,7 @@ class RowTable:
 
 
 def read_rows(store: GraphStore, model: RowOpponent) -> RowTable:
-    """The blocks that a model reads: from the store, or propagated here and now."""
+    """The blocks that a model reads, from the store or propagated here."""
     computed = tuple(block for block in model.blocks if block.content != "stored")
     values = dict(zip(computed, _compute(store, computed), strict=True))
     blocks = tuple(

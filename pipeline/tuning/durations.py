@@ -8,10 +8,10 @@ _SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
 def parse_duration(flag: str, text: str) -> float:
-    """Seconds of `90`, `90s`, `30m` or `1h30m`.
+    """The seconds in `90`, `90s`, `30m` or `1h30m`.
 
     Raises:
-        UserError: If it is none of these, or nothing.
+        UserError: If it is none of these, or empty.
     """
     if re.fullmatch(r"\d+(\.\d+)?", text):
         seconds = float(text)

@@ -14,7 +14,7 @@ from pipeline.config.marks import marks_of
 from pipeline.config.nested_keys import dotted_values
 from pipeline.tuning.space import Point, Space
 
-#: Fewer trials than this say nothing about which settings mattered.
+#: With fewer trials nothing can be said about which settings mattered.
 _LEAST_TRIALS = 4
 
 
@@ -39,14 +39,14 @@ class Trial(BaseModel):
 
 @dataclass(frozen=True)
 class Tuned:
-    """What `cocn tune` came to."""
+    """The result of `cocn tune`."""
 
     model: str
     dataset: str
     metric: str
     best: Trial
     importance: dict[str, float]
-    """Share of each setting in what the score depends on; empty with too few trials."""
+    """How much the score depends on each setting, as a share; empty with too few trials."""
     trials: tuple[Trial, ...]
     config_file: Path
     report: Path
@@ -67,7 +67,7 @@ def _sections(config: Config) -> list[tuple[str, dict[str, Any]]]:
 
 
 def best_of(trials: Sequence[Trial]) -> Trial | None:
-    """The trial with the best validation score; of equal ones the first."""
+    """The trial with the best validation score; the first of equal ones."""
     scored = [trial for trial in trials if trial.val_metric is not None]
     return max(scored, key=lambda trial: (trial.val_metric, -trial.number), default=None)
 
@@ -75,8 +75,8 @@ def best_of(trials: Sequence[Trial]) -> Trial | None:
 def measure_importance(trials: Sequence[Trial], space: Space) -> dict[str, float]:
     """How much the score of trials depends on each setting, as shares of 1.
 
-    A forest learns the score from the settings; a setting matters as much as the forest errs more when its
-    values are shuffled among trials.
+    A forest learns the score from the settings; a setting matters by as much as the forest's error grows when
+    its values are shuffled among trials.
     """
     from sklearn.ensemble import RandomForestRegressor
     from sklearn.inspection import permutation_importance
@@ -95,7 +95,8 @@ def measure_importance(trials: Sequence[Trial], space: Space) -> dict[str, float
 
 
 def best_config(config: Config, point: Point) -> str:
-    """YAML of a trial's settings, for `cocn train --config`: what is not the default and decides a result."""
+    """YAML of a trial's settings, for `cocn train --config`: what differs from the default and affects a
+    result."""
     chosen, defaults = apply_point(config, point), load_config()
     marks = dict(marks_of(Config))
     values = dict(dotted_values(chosen.model_dump(mode="json")))

@@ -1,4 +1,4 @@
-"""The search: random points of a space on Ray Tune, the weak ones stopped early by ASHA, resumable."""
+"""The search: random points of a space on Ray Tune, weak ones stopped early by ASHA; resumable."""
 
 import logging
 import os
@@ -39,19 +39,19 @@ logger = logging.getLogger(__name__)
 _TUNE = "tune"
 BEST, REPORT, PARENT = "best.yaml", "report.html", "parent.json"
 _REDUCTION = 3
-#: Seconds between two notes that Ray Tune makes of where a search stands.
+#: Seconds between two snapshots that Ray Tune takes of a search.
 _NOTE_SECONDS = "2"
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How far a search goes.
+    """The limits of a search.
 
     Attributes:
-        trials: points that are tried.
+        trials: number of points to try.
         seconds: time after which no trial is started or continued; None for no limit.
         grace: epochs that every trial gets.
-        concurrent: trials at once; None for as many as there are cores for.
+        concurrent: trials at once; None for as many as there are cores.
         seed: seed of the points.
     """
 
@@ -63,7 +63,7 @@ class Budget:
 
 
 def _tune_directory(config: Config, store: GraphStore, space: Space, budget: Budget) -> Path:
-    """Where a search lives: the same command continues in the same place."""
+    """Where a search is stored: the same command continues in the same place."""
     identity = {
         "settings": decisive_settings(config, "inputs", "weights"),
         "store": store.digest,
@@ -77,18 +77,18 @@ def _tune_directory(config: Config, store: GraphStore, space: Space, budget: Bud
 
 
 def search(config: Config, store: GraphStore, space: Space, budget: Budget) -> Tuned:
-    """Try points of a space; a search that was killed continues, a finished one is only reported.
+    """Try points of a space; a killed search continues, a finished one is only reported.
 
     Args:
-        config: What the points vary; its epochs are the most that a trial gets.
+        config: What the points vary; its epochs are the maximum per trial.
         store: The graph, with the stages the model needs.
         space: What to draw from.
-        budget: How far to go.
+        budget: The limits.
 
     Raises:
-        UserError: If no trial got as far as a validation.
+        UserError: If no trial reached a validation.
     """
-    # Trials run in directories of their own.
+    # Trials run in their own directories.
     config = config.model_copy(update={"output": config.output.absolute()})
     directory = _tune_directory(config, store, space, budget)
     directory.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def search(config: Config, store: GraphStore, space: Space, budget: Budget) -> T
 def _run_trials(settings: TrialSettings, space: Space, budget: Budget, directory: Path) -> tuple[Trial, ...]:
     os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", _NOTE_SECONDS)
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
-    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # its tables; ours is a bar
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # turns off its tables; we show a bar
     from ray import tune
 
     resources = settings.config.resources
@@ -159,7 +159,7 @@ def _new_tuner(
 
 
 def _draw(dimension: Dimension) -> object:
-    """A dimension in the words of Ray Tune, whose upper ends are excluded for whole numbers."""
+    """A dimension in Ray Tune's terms, where upper ends of integer ranges are excluded."""
     from ray import tune
 
     if isinstance(dimension, Choices):
@@ -172,7 +172,7 @@ def _draw(dimension: Dimension) -> object:
 
 
 def _describe(result: Any, settings: TrialSettings) -> Trial:
-    """A trial as its own directory has it: Ray Tune may have noted less when it was killed."""
+    """A trial according to its own directory: Ray Tune may have recorded less when it was killed."""
     # Ray Tune names directories `run_trial_<search>_<number>_…`; the order of its results may change.
     number = int(Path(result.path).name.split("_")[3])
     point = {key: getattr(value, "item", lambda value=value: value)() for key, value in result.config.items()}
@@ -201,7 +201,7 @@ def _describe(result: Any, settings: TrialSettings) -> Trial:
 
 
 def _end_stopped(parent: Run, settings: TrialSettings, trials: tuple[Trial, ...]) -> None:
-    """End the runs of trials that were stopped early: Ray Tune kills their processes, as a crash would."""
+    """End the runs of trials that were stopped early: Ray Tune kills their processes, like a crash would."""
     store = open_store(settings.store)
     for trial in trials:
         note = settings.directory(trial.point) / RUN_FILE
@@ -239,7 +239,7 @@ def _conclude(
     best = best_of(trials)
     if best is None:
         problem = next((trial.problem for trial in trials if trial.problem), "the time budget ended before")
-        raise UserError(f"Expected a trial that gets as far as a validation (got none: {problem})")
+        raise UserError(f"Expected a trial that reaches a validation (got none: {problem})")
     task = resolve_task(config, store)
     tuned = Tuned(
         model=config.model.name,

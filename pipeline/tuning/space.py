@@ -1,7 +1,7 @@
 """The space of settings that a search draws from, read from YAML and checked before anything runs.
 
 A key of the configuration has a list of values, or a range `{from: 0.001, to: 0.1, scale: log}`; a range
-between whole numbers gives whole numbers. Sections may be nested or dotted.
+between integers gives integers. Sections may be nested or dotted.
 """
 
 import math
@@ -19,7 +19,7 @@ from pipeline.runtime.errors import UserError
 Value = str | int | float | bool
 Point = Mapping[str, Value]
 _RANGE_KEYS = {"from", "to", "scale"}
-#: Settings of a training that a search must hold fast for its trials to be comparable, and why.
+#: Settings that a search must keep fixed for its trials to be comparable, and why.
 _FIXED = {
     "model.name": "a search is about one model",
     "train.epochs": "trials are compared at the same epoch; give --epochs",
@@ -33,7 +33,7 @@ _FIXED = {
 
 @dataclass(frozen=True)
 class Choices:
-    """One of some values."""
+    """One of several values."""
 
     values: tuple[Value, ...]
 
@@ -42,11 +42,11 @@ class Choices:
         return self.values
 
     def place(self, value: Value) -> float:
-        """Where a value lies on an axis from 0 to 1."""
+        """Position of a value on an axis from 0 to 1."""
         return self.values.index(value) / max(1, len(self.values) - 1)
 
     def ticks(self) -> tuple[tuple[float, str], ...]:
-        """Places on that axis with their names."""
+        """Positions on that axis with their names."""
         return tuple((self.place(value), str(value)) for value in self.values)
 
 
@@ -64,14 +64,14 @@ class Range:
         return (int(self.low), int(self.high)) if self.whole else (self.low, self.high)
 
     def place(self, value: Value) -> float:
-        """Where a value lies on an axis from 0 to 1."""
+        """Position of a value on an axis from 0 to 1."""
         low, high, here = self.low, self.high, float(value)
         if self.scale == "log":
             low, high, here = math.log(low), math.log(high), math.log(here)
         return (here - low) / (high - low)
 
     def ticks(self) -> tuple[tuple[float, str], ...]:
-        """Places on that axis with their names."""
+        """Positions on that axis with their names."""
         return (0.0, f"{self.low:g}"), (1.0, f"{self.high:g}")
 
 
@@ -80,7 +80,7 @@ Space = Mapping[str, Dimension]
 
 
 def read_space(path: Path | None, config: Config) -> Space:
-    """The space in a file, or the one that comes with the model.
+    """The space in a file, or the one that ships with the model.
 
     Raises:
         UserError: If a key is unknown or may not vary, or a range or value is not valid, in one line.
@@ -145,7 +145,8 @@ def _range(key: str, value: Mapping[str, Any], origin: str) -> Range:
     unknown = set(value) - _RANGE_KEYS
     if unknown or not {"from", "to"} <= set(value):
         raise UserError(
-            f"{origin}: Expected the range of '{key}' to have from, to and maybe scale (got {dict(value)})"
+            f"{origin}: Expected the range of '{key}' to have from, to and optionally scale "
+            f"(got {dict(value)})"
         )
     low, high = _number(value["from"]), _number(value["to"])
     scale = value.get("scale", "linear")
@@ -162,7 +163,7 @@ def _range(key: str, value: Mapping[str, Any], origin: str) -> Range:
 
 
 def _number(value: Any) -> Any:
-    """A value as it is, but 1e-3, which YAML takes for text, as a number."""
+    """A value as it is, except 1e-3, which YAML reads as text, as a number."""
     if isinstance(value, str):
         try:
             return float(value)

@@ -1,4 +1,4 @@
-"""One trial, in a process of Ray Tune: a training that tells its scores and may be stopped early."""
+"""One trial, in a process of Ray Tune: a training that reports its scores and may be stopped early."""
 
 import threading
 from collections.abc import Callable
@@ -35,12 +35,12 @@ class TrialSettings:
     parent: RunReference
 
     def directory(self, point: Point) -> Path:
-        """Where the training of a point lies; the same point continues there."""
+        """Where the training of a point is stored; the same point continues there."""
         return training_directory(apply_point(self.config, point), open_store(self.store))
 
 
 def run_trial(point: dict[str, str | int | float | bool], settings: TrialSettings) -> None:
-    """Train one point and report every validated epoch to Ray Tune; epochs of an earlier attempt again."""
+    """Train one point and report every validated epoch to Ray Tune, including those of an earlier attempt."""
     from ray import tune
 
     config = apply_point(settings.config, point)
@@ -50,7 +50,7 @@ def run_trial(point: dict[str, str | int | float | bool], settings: TrialSetting
     while True:
         ended = training.wait(_POLL_SECONDS)
         scored = [record for record in read_epochs(directory) if record.val_metric is not None]
-        # The scheduler ends a trial at its last epoch, and the test comes after that.
+        # The scheduler ends a trial at its last epoch, before the test.
         due = [record for record in scored if ended or record.epoch + 1 < config.train.epochs]
         for record in due[told:]:
             tune.report(_report(record, scored))
@@ -66,7 +66,7 @@ def _report(record: EpochRecord, scored: list[EpochRecord]) -> dict[str, float |
 
 
 class _Training:
-    """A training in a thread: Ray Tune is told from the thread that it called."""
+    """A training in a thread: reports to Ray Tune must come from the thread that it called."""
 
     def __init__(self, run: Callable[[], object]) -> None:
         self._error: BaseException | None = None
@@ -81,12 +81,12 @@ class _Training:
             self._error = error
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended after at most some seconds."""
+        """Whether it has ended, after waiting for at most the given seconds."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def raise_error(self) -> None:
-        """Raise what ended it, if anything did."""
+        """Raise the error that ended it, if any."""
         if isinstance(self._error, UserError):
             raise RuntimeError(str(self._error)) from None
         if self._error is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.runtime.progress import Bar, progress
 
-#: The bar of the search that runs: Ray Tune stores its callbacks, and a bar cannot be stored.
+#: The bar of the running search: Ray Tune pickles its callbacks, and a bar cannot be pickled.
 _bars: list[Bar] = []
 
 

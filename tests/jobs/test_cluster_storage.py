@@ -64,7 +64,7 @@ def test_jobs_on_storage_survive_a_dropped_connection_and_tell_no_secret(
     config.write_text(config.read_text().replace(str(tmp_path / "runs"), str(ray_nodes.private / "runs")))
     absent = cocn("submit", "train", config)
     assert absent.returncode == 2
-    assert "cocn submit preprocess makes it" in absent.stderr
+    assert "cocn submit preprocess creates it" in absent.stderr
     outputs = []
 
     def run(stage: str) -> str:

@@ -76,7 +76,7 @@ def test_mistakes_are_one_line_and_nothing_is_uploaded(cocn: Cocn, ray_nodes: No
     before = job_names(ray_nodes)
     cases = [
         (("train", typo), {}, "unknown key 'train.epoch'; did you mean 'train.epochs'?"),
-        (("train", good), {}, f"(got nothing at '{tmp_path}/store'): cocn submit preprocess makes it"),
+        (("train", good), {}, f"(got nothing at '{tmp_path}/store'): cocn submit preprocess creates it"),
         (("train", good, "--set", "output=runs"), {}, "Expected 'output' to be an absolute path"),
         (("train", good, "--set", "tracking.uri=http://me:pw@h:5000"), {}, "to hold no password (got one)"),
         (("train", good, "--cluster", science), {}, "science goes to the other file"),

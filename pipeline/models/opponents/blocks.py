@@ -1,4 +1,5 @@
-"""What opponents that read rows know of a node: its features, averages hop by hop, degrees, stored blocks."""
+"""What opponents that read rows know about a node: its features, averages hop by hop, degrees, stored
+blocks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,10 +21,10 @@ class Block:
 
     Attributes:
         content: What is read.
-        columns: How many columns.
-        kind: The matrix that carries it from node to node.
-        hops: How often.
-        name: Which input block of the store, of stored ones.
+        columns: Number of columns.
+        kind: The matrix that propagates it from node to node.
+        hops: Number of propagations.
+        name: The store's input block, if it is stored.
     """
 
     content: Content
@@ -34,7 +35,7 @@ class Block:
 
 
 def compute_blocks(blocks: tuple[Block, ...], x: Floats, adjacency: Any) -> list[Floats]:
-    """The blocks of all nodes, each [N, D], those that are not stored.
+    """The blocks of all nodes that are not stored, each [N, D].
 
     Args:
         blocks: The blocks; further hops of the same content and kind build on one another.
