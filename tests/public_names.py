@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ALLOWED = "May import: "
-NOTHING = "nothing else"
+NOTHING = "no other package"
 LISTED = "Public names, by module:"
 WIDTH = 108
 
