@@ -1,4 +1,4 @@
-"""Headless Chromium for tests: pages opened at a width, with what they complained about and a picture."""
+"""Headless Chromium for tests: opens pages at a given width, with their errors and a screenshot."""
 
 import json
 import os
@@ -33,7 +33,7 @@ ANSWER_SECONDS = 60.0
 
 
 class Socket:
-    """Just enough of a WebSocket to talk to a browser on this machine."""
+    """A minimal WebSocket client for a browser on this machine."""
 
     def __init__(self, port: int, path: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS)
@@ -56,7 +56,7 @@ class Socket:
         self._socket.sendall(head + mask + masked)
 
     def receive(self) -> dict[str, Any]:
-        """The next whole message."""
+        """The next complete message."""
         data = b""
         while True:
             first, length = struct.unpack("!BB", self._stream.read(2))
@@ -85,7 +85,7 @@ class Page:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Call a method of the browser and wait for what it returns."""
+        """Call a method of the browser and wait for its result."""
         self._number += 1
         self._connection.send({"id": self._number, "method": method, "params": parameters})
         while True:
@@ -110,7 +110,7 @@ class Page:
         self.wait_for("document.readyState === 'complete'")
 
     def emulate(self, media: str = "", scheme: str = "light") -> None:
-        """Look at the page as on paper (`print`), or on a screen that prefers a colour scheme."""
+        """Render the page as on paper (`print`), or for a preferred colour scheme."""
         preference = {"name": "prefers-color-scheme", "value": scheme}
         self.call("Emulation.setEmulatedMedia", media=media, features=[preference])
 
@@ -127,7 +127,7 @@ class Page:
             time.sleep(0.1)
 
     def complaints(self) -> list[str]:
-        """Errors and warnings of the console, and exceptions that nobody caught."""
+        """Errors and warnings of the console, and uncaught exceptions."""
         self.run("0")
         found = []
         for event in self._events:
@@ -142,7 +142,7 @@ class Page:
         return found
 
     def picture(self, path: Path, whole: bool = True) -> Path:
-        """Keep what the page looks like."""
+        """Save a screenshot of the page."""
         answer = self.call("Page.captureScreenshot", captureBeyondViewport=whole, format="png")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b64decode(answer["data"]))
@@ -151,7 +151,7 @@ class Page:
 
 @contextmanager
 def open_browser(directory: Path) -> Iterator[Page]:
-    """A browser with an empty profile in `directory`; skips the test where there is none."""
+    """A browser with an empty profile in `directory`; skips the test if none is installed."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         pytest.skip(ADVICE)
@@ -182,7 +182,7 @@ def open_browser(directory: Path) -> Iterator[Page]:
 
 
 def kept(directory: Path) -> Path:
-    """Where pictures go: COCN_TEST_ARTIFACTS, or the test's own directory."""
+    """Where screenshots go: COCN_TEST_ARTIFACTS, or the test's own directory."""
     return Path(os.environ.get("COCN_TEST_ARTIFACTS") or directory)
 
 

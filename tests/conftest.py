@@ -16,7 +16,7 @@ Edges = NDArray[np.int64]
 
 @pytest.fixture(autouse=True)
 def _own_tracker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No tracker but the test's own: MLflow writes the last one that was set to the environment."""
+    """Only the test's own tracker: MLflow writes the last one that was set into the environment."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 
@@ -31,7 +31,7 @@ def local_ray() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tracking_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty MLflow database to copy; MLflow takes many seconds to make its tables."""
+    """An empty MLflow database to copy; MLflow takes many seconds to create its tables."""
     from pipeline.tracking.mlflow_store import TrackingStore
 
     path = tmp_path_factory.mktemp("tracking") / "mlflow.db"
@@ -41,7 +41,7 @@ def tracking_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[Storage]:
-    """An S3 endpoint on loopback, one a module."""
+    """An S3 endpoint on loopback, one per module."""
     with serve_storage() as storage:
         yield storage
 

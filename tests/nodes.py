@@ -56,7 +56,7 @@ class Nodes:
         self._command("add")
 
     def environment(self) -> dict[str, str]:
-        """What a program needs to reach the cluster, and nothing of another Ray."""
+        """The environment that a program needs to reach the cluster, without that of another Ray."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         return {**inherited, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token, "OMP_NUM_THREADS": "1"}
 
@@ -78,7 +78,7 @@ def read_answer(process: "subprocess.Popen[str]") -> dict[str, Any]:
 
 @contextmanager
 def start_nodes(count: int, log: Path) -> Iterator[Nodes]:
-    """Start a head and `count` nodes on loopback, with a token, and end them."""
+    """Start a head and `count` nodes on loopback, with a token, and stop them when the block ends."""
     port, token = free_port(), secrets.token_hex(32)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment = {
@@ -124,7 +124,7 @@ def start_nodes(count: int, log: Path) -> Iterator[Nodes]:
 
 
 def mount_own_disk(place: str) -> None:
-    """Put an empty disk in a directory's place, for the processes that this one starts from now on."""
+    """Mount an empty disk over a directory, for processes started from now on."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.unshare(NEW_MOUNTS) == 0:
         library.mount(b"none", b"/", None, RECURSIVE | PRIVATE, None)

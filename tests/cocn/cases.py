@@ -19,7 +19,7 @@ class Graph:
     num_nodes: int | None = None
 
     def tensors(self) -> dict[str, Tensor | int | None]:
-        """Keyword arguments of a model and of `prepare`, besides x."""
+        """Keyword arguments of a model and of `prepare`, in addition to x."""
         fields = ("edge_index", "edge_attr", "batch", "num_nodes")
         return {name: getattr(self, name) for name in fields}
 

@@ -1,4 +1,4 @@
-"""Settings of all tests of the models."""
+"""Settings for all tests of the models."""
 
 import warnings
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 with warnings.catch_warnings():
-    # Importing PyG compiles a class with a function that torch deprecates.
+    # PyG, when imported, compiles a class with a function that torch deprecates.
     warnings.simplefilter("ignore", DeprecationWarning)
     import torch_geometric  # noqa: F401
 
@@ -23,7 +23,7 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _same_start() -> Iterator[None]:
-    """Every test draws the same numbers, whichever run before it, and leaves the default type as it was."""
+    """Every test draws the same random numbers in any order, and restores the default dtype."""
     before = torch.get_default_dtype()
     torch.manual_seed(3)
     yield

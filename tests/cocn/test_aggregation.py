@@ -26,7 +26,7 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 def dense_mean(
     edge_index: Tensor, num_nodes: int, direction: Direction, weight: Tensor, dtype: torch.dtype
 ) -> Tensor:
-    """D⁻¹A with A formed whole."""
+    """D⁻¹A with a dense A."""
     matrix = torch.zeros(num_nodes, num_nodes, dtype=torch.float64)
     source, target = edge_index
     if direction == "both":

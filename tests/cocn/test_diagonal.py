@@ -82,7 +82,7 @@ def test_values_and_gradients_equal_the_oracle(
 
 
 def test_every_parameter_receives_a_gradient_even_if_nothing_reads_it() -> None:
-    """Workers that average gradients wait for those that never come."""
+    """A missing gradient would make workers that average gradients wait forever."""
     for layer, h in (
         (DiagonalConvolution(0, 2, 3), torch.randn(4, 1, 2)),
         (DiagonalConvolution(2, 2, 3, 0), torch.randn(4, 1, 2)),

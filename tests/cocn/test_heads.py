@@ -7,7 +7,7 @@ from cocn.heads import max_over_sets, score_links
 
 
 def test_max_over_sets_by_hand() -> None:
-    """Two graphs with two heads each; padded sets do not count, even where all others are less."""
+    """Two graphs with two heads each; padded sets do not count, even if all others are smaller."""
     h = torch.tensor([[1.0, -2, -3, 4], [5, -9, 0, 0]]).unsqueeze(-1)
     assert max_over_sets(h, 2).tolist() == [[5, -2], [0, 4]]
     mask = torch.tensor([[1.0, 1, 1, 1], [1, 1, 0, 0]]).unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""Input blocks: the sum of gated maps by hand, and what gates say."""
+"""Input blocks: the sum of gated maps by hand, and what the gates show."""
 
 import pytest
 import torch

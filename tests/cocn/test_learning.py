@@ -1,4 +1,4 @@
-"""Training sanity: the models fit, the order moves, and learning it pays where it should."""
+"""Training sanity: the models fit, the order changes, and learning it pays off where it should."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ NO_EDGES = torch.empty(2, 0, dtype=torch.long)
 
 @pytest.mark.parametrize("model", [VanillaCoCN, ExpandedCoCN, SparseCoCN, SegmentCoCN])
 def test_node_models_fit_a_small_graph(model: type[CoCN]) -> None:
-    """Thirty nodes with labels drawn by lot: nothing to generalise, everything to remember."""
+    """Thirty nodes with random labels: nothing to generalise, everything to memorise."""
     graph = random_graph(1, 30, 60, features=6, dtype=torch.float32)
     labels = torch.randint(3, (30,), generator=torch.Generator().manual_seed(1))
     short = {"segment_length": 4} if model is SegmentCoCN else {}

@@ -1,4 +1,4 @@
-"""The four models: relabelling, padding, segments, and manners of a PyG module."""
+"""The four models: relabelling, padding, segments, and conventions of a PyG module."""
 
 import io
 from typing import Any
@@ -74,7 +74,7 @@ def test_relabelled_graphs_give_the_same_bits(
 
 
 def test_the_property_is_not_empty() -> None:
-    """With ties left in input order the same comparison fails, so it does tell the two apart."""
+    """With ties left in input order the comparison fails, so it can detect the difference."""
     model = build(VanillaCoCN, 0, task="graph", ties="input")
     pairs = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0)]
     cycle = Graph(None, torch.tensor(pairs + [(v, u) for u, v in pairs]).t(), num_nodes=6)
@@ -114,7 +114,7 @@ def test_nodes_of_a_batch_may_stand_in_any_order(model: type[CoCN]) -> None:
 @pytest.mark.parametrize("task", ["node", "graph"])
 @pytest.mark.parametrize("tau", [0.1, 10.0])
 def test_padding_changes_nothing(model: type[CoCN], task: str, tau: float) -> None:
-    """A graph gives the same values and gradients alone and beside larger graphs."""
+    """A graph gives the same values and gradients alone and in a batch with larger graphs."""
     alone = random_graph(1, 6, 8, channels=1)
     crowd = join([random_graph(2, 20, 40, channels=1), alone, random_graph(3, 11, 14, channels=1)])
     relaxed = {} if model is SparseCoCN else {"tau": tau}
@@ -291,7 +291,7 @@ def test_long_graphs_run_under_autocast() -> None:
     ],
 )
 def test_every_parameter_receives_a_gradient(model: type[CoCN], changes: dict[str, Any]) -> None:
-    """Workers that average gradients wait for those that never come."""
+    """A missing gradient would make workers that average gradients wait forever."""
     graph = random_graph(1, 12, 30)
     chosen = build(model, **changes)
     chosen(graph.x, **graph.tensors()).square().sum().backward()

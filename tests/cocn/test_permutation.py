@@ -137,7 +137,7 @@ def test_factorised_permutation_equals_the_matrix_in_values_and_gradients(tau: f
 
 
 def test_scatter_takes_nodes_out_of_a_padded_batch() -> None:
-    """Two graphs of 3 and 2 nodes; rows come back in the order that is asked for."""
+    """Two graphs of 3 and 2 nodes; rows come back in the requested order."""
     h = torch.arange(6, dtype=F64).view(3, 2, 1).requires_grad_()
     ranks = torch.tensor([[[2, 0, 1]], [[1, 0, 2]]])
     slots = torch.tensor([3, 0, 1, 2, 4])

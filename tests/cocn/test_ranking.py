@@ -32,7 +32,7 @@ def test_padding_stands_last_and_receives_nothing() -> None:
 
 
 def test_pairwise_gradient_by_hand() -> None:
-    """σ(ln 3) = ¾, so the slope at a distance of ln 3 is 3/16; the first node has nobody before it."""
+    """σ(ln 3) = ¾, so the slope at a distance of ln 3 is 3/16; the first node has none before it."""
     given = positions(0.0, math.log(3.0))
     rank(given).rank_grad_BHN.backward(torch.tensor([[[5.0, 2.0]]], dtype=F64))
     torch.testing.assert_close(given.grad, torch.tensor([[[-0.375, 0.375]]], dtype=F64))

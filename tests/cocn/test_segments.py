@@ -29,7 +29,7 @@ def batch(**changes: torch.Tensor | None) -> SegmentBatch:
 
 
 def test_windows_by_hand() -> None:
-    """Sequence 3 0 2 1: the window of node 1 starts at the last place and goes on at the first."""
+    """Sequence 3 0 2 1: the window of node 1 starts at the last place and continues at the first."""
     order = torch.tensor([[3, 0, 2, 1]])
     rank = torch.tensor([[1], [3], [2], [0]])
     index = window_index(order, rank, 3)

@@ -1,4 +1,4 @@
-"""The arrangement of a PyG dataset, found once."""
+"""The arrangement of a PyG dataset, computed once."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def test_batches_bring_their_arrangement(channels: int, monkeypatch: pytest.Monk
     expected = model(Batch.from_data_list(plain))
     arranged = [Compose([ArrangeTies()])(data) for data in plain]
     assert not hasattr(plain[0], "tie_rank")
-    monkeypatch.setattr("cocn.graphs.tie_ranks", None)  # nobody asks again
+    monkeypatch.setattr("cocn.graphs.tie_ranks", None)  # must not be called again
     assert torch.equal(model(Batch.from_data_list(arranged)), expected)
 
 

@@ -1,4 +1,4 @@
-"""Cluster files: valid to the last field, guarded, and in step with the package."""
+"""Cluster files: valid to the last field, secured, and consistent with the package."""
 
 import json
 import os

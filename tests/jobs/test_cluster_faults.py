@@ -1,4 +1,4 @@
-"""Nodes that die, jobs that are stopped: nothing finished is lost, and the result is the undisturbed one."""
+"""Nodes that die, jobs that are stopped: no finished work is lost, and the result is the same."""
 
 import contextlib
 import time

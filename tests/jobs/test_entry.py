@@ -1,4 +1,4 @@
-"""What entry points of jobs make of their one argument."""
+"""How the entry points of jobs handle their one argument."""
 
 import json
 from pathlib import Path

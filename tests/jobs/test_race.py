@@ -1,4 +1,4 @@
-"""`cocn race`: on any store, with no settings; called again it trains nothing twice."""
+"""`cocn race`: on any store, with no settings; run again, it trains nothing twice."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A tiny store with every stage, for tests of what comes after pre-computation."""
+"""A tiny store with every stage, for tests of what comes after preprocessing."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ class Parameters(BaseModel):
 
 
 def tiny_config(output: Path, **overrides: object) -> Config:
-    """A configuration that trains in a second; overrides by dotted key, with `__` for the dot."""
+    """A configuration that trains within a second; overrides by dotted key, with `__` for the dot."""
     values = {
         "output": output,
         "segments.length": 5,

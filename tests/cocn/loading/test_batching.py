@@ -1,4 +1,4 @@
-"""Every row once an epoch, cut the same way for any number of ranks."""
+"""Every row once per epoch, cut the same way for any number of ranks."""
 
 import itertools
 

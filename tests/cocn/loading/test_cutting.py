@@ -45,7 +45,7 @@ def test_windows_equal_the_dense_cut(
     sequences = from_order(random_order(2, num_nodes, rng))
     windows = build_segments(sequences, csr, length, edge_ids=True).windows(np.arange(num_nodes))
 
-    # n segments a head; the one of node v starts at v and goes round the circle.
+    # n segments per head; that of node v starts at v and continues around the circle.
     places = (sequences.rank.T[:, :, None] + np.arange(length)) % num_nodes
     ids = np.take_along_axis(sequences.order[None], places, axis=2)
     np.testing.assert_array_equal(windows.ids, ids)

@@ -46,7 +46,7 @@ def model_for(**settings: object) -> SegmentCoCN:
 
 
 def dense_windows(loader: SegmentLoader, batch: SegmentBatch) -> torch.Tensor:
-    """Node of every place of every window of a batch, found through features that are all different."""
+    """Node at every place of every window of a batch, identified by its unique features."""
     places = {row.numpy().tobytes(): node for node, row in enumerate(loader.x)}
     ids = torch.tensor([places[row.numpy().tobytes()] for row in batch.x])
     return ids[batch.index]

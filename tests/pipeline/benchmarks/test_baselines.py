@@ -1,4 +1,4 @@
-"""The benchmark of cheap opponents runs through and measures what it says."""
+"""The benchmark of cheap opponents completes and measures what it claims."""
 
 from pipeline.benchmarks.baselines import run
 

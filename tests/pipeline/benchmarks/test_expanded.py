@@ -1,4 +1,4 @@
-"""The benchmark measures what it says: equal networks, all fields finite."""
+"""The benchmark measures what it claims: equal networks, all fields finite."""
 
 import math
 

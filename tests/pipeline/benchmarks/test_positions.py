@@ -1,4 +1,4 @@
-"""The benchmark of positions: it compares right, whatever the numbers are."""
+"""The benchmark of positions compares correctly, whatever the numbers are."""
 
 import pytest
 

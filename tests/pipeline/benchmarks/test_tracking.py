@@ -1,4 +1,4 @@
-"""The benchmark of tracking runs through and measures what it says."""
+"""The benchmark of tracking completes and measures what it claims."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The machine's checks: what they call a problem, and that looking leaves nothing behind."""
+"""Checks of the machine: what counts as a problem, and that checking leaves nothing behind."""
 
 from pathlib import Path
 

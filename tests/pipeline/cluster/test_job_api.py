@@ -1,4 +1,4 @@
-"""The job API from outside: where the token comes from, what other answers than Ray's become."""
+"""The job API from outside: where the token comes from, and how answers that are not Ray's are reported."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a cluster's answers mean."""
+"""How a cluster's answers are judged."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Marks: every setting says what it decides, and what digests are made of follows from that."""
+"""Marks: every setting says what it decides, and digests follow from that."""
 
 import pytest
 from pydantic import BaseModel

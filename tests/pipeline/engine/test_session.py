@@ -1,4 +1,4 @@
-"""Ray as the pipeline starts it: on loopback, with a token, shared when it already runs."""
+"""Ray as the pipeline starts it: on loopback, with a token, shared if it is already running."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A small directed graph in a store, with classes, splits and the positions that blocks ask for."""
+"""A small directed graph in a store, with classes, splits and the positions that blocks need."""
 
 from pathlib import Path
 

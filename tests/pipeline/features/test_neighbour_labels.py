@@ -18,7 +18,7 @@ def raw_block(store: GraphStore, split: int) -> NDArray[np.float64]:
 
 
 def shares(weights: NDArray[np.float64], known: NDArray[np.float64], least: float) -> NDArray[np.float64]:
-    """Share of each class by the weight of paths, and the weight that is known."""
+    """Share of each class by the weight of paths, and the total weight of known classes."""
     sums = weights @ known
     return np.asarray(sums / np.maximum(sums.sum(1, keepdims=True), least))
 

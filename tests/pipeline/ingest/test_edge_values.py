@@ -172,7 +172,7 @@ def test_windows_hold_the_weights_of_their_edges(stores: dict[str, tuple[GraphSt
 
 
 def nodes_of(batch: cocn.SegmentBatch, store: GraphStore) -> list[int]:
-    """The node of every row of x, by its features, which are all different."""
+    """The node of every row of x, identified by its unique features."""
     features = store.features()
     places = {row.tobytes(): node for node, row in enumerate(np.ascontiguousarray(features))}
     return [places[row.tobytes()] for row in batch.x[:, : features.shape[1]].contiguous().numpy()]

@@ -1,4 +1,4 @@
-"""networkit behind our arrays."""
+"""Our wrapper of networkit."""
 
 import numpy as np
 

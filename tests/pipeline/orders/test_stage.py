@@ -1,4 +1,4 @@
-"""Orders of the heads: what they cover, that structure decides them, and the alternatives beside them."""
+"""Orders of the heads: what they cover, that only structure decides them, and their alternatives."""
 
 from pathlib import Path
 

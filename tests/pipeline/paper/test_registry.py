@@ -64,7 +64,7 @@ def test_an_unknown_name_is_told_the_nearest() -> None:
 
 
 def agrees(printed: str, actual: float) -> bool:
-    """Whether a count is what is printed, to the digits that are."""
+    """Whether a count equals the printed one, to the printed digits."""
     text = printed.replace(",", "")
     digits = len(text.partition(".")[2])
     return abs(float(text) - actual) <= 0.501 * 10.0**-digits

@@ -1,4 +1,4 @@
-"""The paper's tables as data: whole, consistent, and every slip noted."""
+"""The paper's tables as data: complete, consistent, and every misprint noted."""
 
 import pytest
 
@@ -113,7 +113,7 @@ def mean_of(table: str, dataset: str, model: str, variant: str = "", metric: str
 
 
 def rank(table: Table, dataset: str, model: str) -> float:
-    """Place of a model among all, from 1; equal ones share the middle of their places."""
+    """Rank of a model among all, from 1; equal ones share the mean of their ranks."""
     scores = {c.model: c.mean for c in table.entries if (c.dataset, c.metric) == (dataset, "accuracy")}
     own, *others = scores.pop(model), *scores.values()
     assert own is not None

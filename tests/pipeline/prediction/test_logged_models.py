@@ -1,4 +1,4 @@
-"""A model that an earlier version logged still loads, and answers as it did then.
+"""A model that an earlier version logged still loads, and predicts as it did then.
 
 The files under `data/logged-model` were written when `pipeline/` had no sub-packages: their script imports
 `pipeline.serving` and `pipeline.tracking`.

@@ -1,4 +1,4 @@
-"""A race: every model that fits takes part, a failure is a row, and calling again trains nothing twice."""
+"""A race: every model that fits takes part, a failure is a row, and running it again trains nothing twice."""
 
 import shutil
 from pathlib import Path

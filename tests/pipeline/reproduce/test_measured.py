@@ -1,4 +1,4 @@
-"""Studies that train nothing for a score: they find what they are meant to find."""
+"""Studies that do not train for a score find what they are meant to find."""
 
 from pathlib import Path
 

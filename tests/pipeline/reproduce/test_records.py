@@ -1,4 +1,4 @@
-"""Records are written whole, read back equal, found again by what they are of."""
+"""Records are written atomically, read back equal, and found by what they describe."""
 
 from pathlib import Path
 

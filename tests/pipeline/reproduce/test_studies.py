@@ -1,4 +1,4 @@
-"""Every table of the paper has cells that a configuration can be made of, and names the paper's numbers."""
+"""Every table of the paper has cells that give a configuration, with the paper's numbers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tables of trainings: recorded once, skipped after, continued where the budget or the settings changed."""
+"""Tables of trainings: recorded once, then skipped, or continued if the budget or the settings changed."""
 
 from dataclasses import replace
 from pathlib import Path

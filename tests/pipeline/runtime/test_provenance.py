@@ -1,4 +1,4 @@
-"""Revisions: code that differs from the commit is told, results are not code."""
+"""Revisions: code that differs from the commit is reported; results are not code."""
 
 import subprocess
 from pathlib import Path

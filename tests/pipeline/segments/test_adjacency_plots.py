@@ -1,4 +1,4 @@
-"""The pictures of a store's sequences."""
+"""The plots of a store's sequences."""
 
 import csv
 from pathlib import Path

@@ -23,7 +23,7 @@ TIMINGS = "timings.json"
 
 
 def configure(place: object, tmp_path: Path, **overrides: object) -> Config:
-    """A configuration of a small graph with a store at `place` and a cache of its own."""
+    """A configuration for a small graph, with a store at `place` and a separate cache."""
     values: dict[str, object] = {
         "data.side": 12,
         "data.store": str(place),

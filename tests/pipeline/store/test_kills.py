@@ -1,4 +1,4 @@
-"""Processes killed in the middle of an epoch: the same command goes on and ends with the same weights."""
+"""Processes killed in the middle of an epoch: the same command continues and ends with the same weights."""
 
 import json
 import os
@@ -151,7 +151,7 @@ def test_a_polite_end_leaves_no_run_that_seems_to_go_on(
         wait_for_mid_epoch(
             lambda: next((output / "trainings").glob("*-segment-*"), None), lambda: process.poll() is None
         )
-        # A terminal tells everything that it started; whoever terminates a job tells the job alone.
+        # A terminal signals everything that it started; terminating a job signals only the job.
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         _, told = process.communicate(timeout=TIMEOUT_SECONDS)
     finally:

@@ -1,4 +1,4 @@
-"""Journals: order, acknowledgement, torn lines, and one owner at a time."""
+"""Journals: order, acknowledgement, incomplete lines, and one owner at a time."""
 
 from collections.abc import Iterator
 from pathlib import Path

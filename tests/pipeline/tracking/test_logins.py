@@ -165,7 +165,7 @@ def postgres(tmp_path: Path) -> Iterator[str]:
 
 
 def _postgres_path() -> str:
-    """Debian keeps the programs of a server apart from the path."""
+    """Debian keeps a server's programs outside the PATH."""
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     return os.pathsep.join([os.environ.get("PATH", ""), *map(str, places)])
 

@@ -227,7 +227,7 @@ def elsewhere(config: Config, uri: str) -> Config:
 
 @pytest.fixture
 def hanging() -> Iterator[str]:
-    """Address of a server that takes requests and never answers."""
+    """Address of a server that accepts requests and never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(50)

@@ -1,4 +1,4 @@
-"""Adam without torch's compiler takes the very steps of torch's own, and a training never loads it."""
+"""Adam without torch's compiler takes exactly the steps of torch's own, and a training never loads it."""
 
 import copy
 import subprocess

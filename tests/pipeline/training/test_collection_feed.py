@@ -48,7 +48,7 @@ def motif_store(tmp_path_factory: pytest.TempPathFactory) -> GraphStore:
 
 
 def kill_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the loop die in the step after so many."""
+    """Make the loop fail after the given number of steps."""
     real, calls = pipeline.training.loop.agree_on_step, 0
 
     def kill(loss: torch.Tensor, out_of_time: bool) -> tuple[float, bool]:
@@ -87,7 +87,7 @@ def test_resumed_in_mid_epoch_equals_undisturbed(
 
 
 def test_one_and_two_workers_agree(tmp_path: Path) -> None:
-    """On features that leave no two nodes tied: the last bit of a sum would decide between tied ones."""
+    """With features that leave no ties: between tied nodes the last bit of a sum would decide."""
     collection, _ = motifs(60)
     noise = np.random.default_rng(0).normal(size=(collection.csr.num_nodes, 3)).astype(np.float32)
     untied = dataclasses.replace(collection, features=noise)

@@ -1,4 +1,4 @@
-"""Processes killed in the middle of the positions: nothing finished is lost, and the store is the same."""
+"""Processes killed in the middle of the positions: no finished work is lost, and the store is the same."""
 
 import contextlib
 import hashlib
@@ -61,7 +61,7 @@ def store(tmp_path: Path) -> GraphStore:
 
 @contextlib.contextmanager
 def kill_one_worker(store: GraphStore) -> Iterator[list[int]]:
-    """Kill the first worker that is found at work once a few groups are done."""
+    """Kill the first busy worker after a few groups are done."""
     killed: list[int] = []
     stop = threading.Event()
 

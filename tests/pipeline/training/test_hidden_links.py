@@ -1,4 +1,4 @@
-"""Links: what is hidden stays hidden, metrics recomputed by hand, the loop resumes and shares as always."""
+"""Links: what is hidden stays hidden, metrics recomputed by hand, the loop resumes and distributes."""
 
 import dataclasses
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Starting a training: one directory a configuration, and one line about what went wrong in a worker."""
+"""Starting a training: one directory per configuration, and one line about a worker's error."""
 
 from pathlib import Path
 

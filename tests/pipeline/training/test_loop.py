@@ -1,4 +1,4 @@
-"""The loop: resumed equals undisturbed, ranks agree, every model learns, bad numbers stop it."""
+"""The loop: resumed equals undisturbed, ranks agree, every model learns, a non-finite loss stops it."""
 
 import math
 from pathlib import Path
@@ -121,7 +121,7 @@ def _spawned(rank: int, jobs: list[TrainJob], port: int) -> None:
 
 
 def test_one_and_two_workers_agree(tiny_store: GraphStore, tmp_path: Path) -> None:
-    """Two ranks share out the rows of a step, or the heads of a whole graph."""
+    """Two ranks divide the rows of a step, or the heads of a whole graph."""
     kinds: list[dict[str, object]] = [
         {"model__positions": "fixed"},
         {"model__positions": "explicit", "model__node_features": False},

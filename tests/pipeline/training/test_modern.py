@@ -1,4 +1,4 @@
-"""Models of the modern recipe in the pipeline: prepared, trained, resumed, shared out and used."""
+"""Models of the modern recipe in the pipeline: prepared, trained, resumed, distributed and used."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ MODELS = ("segment", "sparse")
 
 
 def prepared(output: Path, name: str, **settings: object) -> tuple[Config, GraphStore]:
-    """A board with all that a modern model reads, and the settings of its training."""
+    """A board with everything that a modern model reads, and the settings of its training."""
     config = tiny_config(
         output, model__recipe="modern", data__source="minesweeper", data__side=12, **settings
     )

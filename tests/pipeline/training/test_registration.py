@@ -1,4 +1,4 @@
-"""What MLflow is told about a training, and the registered model that people load."""
+"""What MLflow records about a training, and the registered model that people load."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Opponents: numbering and company do not matter, a step lowers the loss, and the layers are PyG's."""
+"""Opponents: numbering and batching do not matter, a step lowers the loss, and layers equal PyG's."""
 
 import numpy as np
 import pytest
