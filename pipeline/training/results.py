@@ -73,7 +73,7 @@ class TrainResult(BaseModel):
     protocol: str = "holdout"
     """`gin` if the epoch was selected on the test part itself."""
     test_rows: int | None = None
-    """Labelled test rows that were scored: a sample of them where the time budget is too small for all."""
+    """Labelled test rows that were scored: a sample if the time budget is too small for all."""
     gates: dict[str, float] = {}
     """Share of each input block in what a modern model, or SIGN, reads; empty for other models."""
     out_of_time: bool = False
