@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from cocn.graphs import GraphBatch
 from cocn.inputs import InputBlocks
 from cocn.mixing import MixingBlock, Surroundings
+from cocn.models import CoCN
 from cocn.segmented import SegmentCoCN
 from cocn.segments import SegmentBatch
 
@@ -71,14 +73,17 @@ class BlockGraph:
 
     Attributes:
         x: [N, D] blocks of every node, side by side.
-        surroundings: averages over neighbours, and windows.
+        surroundings: averages over neighbours, and gated windows.
+        ordered: the graph as the paper's network reads it, where that is part of the model.
     """
 
     x: Tensor
     surroundings: Surroundings
+    ordered: GraphBatch | None = None
 
     def to(self, device: torch.device | str) -> BlockGraph:
-        return BlockGraph(self.x.to(device), self.surroundings.to(device))
+        ordered = None if self.ordered is None else self.ordered.to(device)
+        return BlockGraph(self.x.to(device), self.surroundings.to(device), ordered)
 
 
 class MixingCoCN(nn.Module):
@@ -96,6 +101,8 @@ class MixingCoCN(nn.Module):
         input_dropout: dropout rate of the blocks' columns.
         private: blocks that only the node itself may read, such as the classes of neighbours: if they were
             passed on, a node's own class would come back to it.
+        windows: the paper's network with relaxed permutations, with `hidden_channels` outputs, whose last map
+            starts at zero; None for none.
 
     Shapes:
         - **input:** a :class:`BlockGraph`
@@ -115,6 +122,7 @@ class MixingCoCN(nn.Module):
         dropout: float = 0.5,
         input_dropout: float = 0.0,
         private: Sequence[str] = (),
+        windows: CoCN | None = None,
     ) -> None:
         super().__init__()
         self.hidden_channels = hidden_channels
@@ -128,6 +136,7 @@ class MixingCoCN(nn.Module):
         )
         self.norm = nn.LayerNorm(hidden_channels)
         self.dropout = nn.Dropout(dropout)
+        self.windows = _start_at_zero(windows)
         self.out = nn.Linear(hidden_channels, out_channels)
 
     def forward(self, graph: BlockGraph) -> Tensor:
@@ -144,6 +153,10 @@ class MixingCoCN(nn.Module):
             for block in self.blocks:
                 mixed = block(mixed, graph.surroundings)
             h = h + self.norm(mixed)
+        if self.windows is not None:
+            if graph.ordered is None:
+                raise ValueError("Expected a graph with 'ordered' for a model with windows (got one without)")
+            h = h + self.windows(graph.ordered)
         return h
 
     @property
@@ -190,10 +203,7 @@ class StreamingCoCN(nn.Module):
         self.hidden_channels = hidden_channels
         self.out_channels = out_channels
         self.ego = EgoPath(widths, hidden_channels, ego_layers, dropout, input_dropout)
-        self.windows = windows
-        if windows is not None:
-            nn.init.zeros_(windows.out.weight)
-            nn.init.zeros_(windows.out.bias)
+        self.windows = cast("SegmentCoCN | None", _start_at_zero(windows))
         self.out = nn.Linear(hidden_channels, out_channels)
 
     @property
@@ -216,6 +226,14 @@ class StreamingCoCN(nn.Module):
     def gates(self) -> dict[str, float]:
         """How much each input block counts."""
         return self.ego.inputs.gates()
+
+
+def _start_at_zero(windows: CoCN | None) -> CoCN | None:
+    """The network with a last map of zeros, so that it adds nothing at first."""
+    if windows is not None:
+        nn.init.zeros_(windows.out.weight)
+        nn.init.zeros_(windows.out.bias)
+    return windows
 
 
 def _columns_of(widths: Mapping[str, int], chosen: Mapping[str, int]) -> list[slice] | None:

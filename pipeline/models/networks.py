@@ -48,6 +48,7 @@ class Inputs:
         directed: whether edges have a direction.
         blocks: name and columns of every input block that the model reads.
         window_columns: columns that its windows read per node.
+        num_means: kinds of neighbours that it averages over: 1, or 2 for out- and in-neighbours apart.
     """
 
     num_features: int
@@ -59,6 +60,7 @@ class Inputs:
     num_edge_features: int = 0
     blocks: tuple[tuple[str, int], ...] = ()
     window_columns: int = 0
+    num_means: int = 1
     directed: bool = False
 
     @classmethod
@@ -103,9 +105,10 @@ def block_names(store: GraphStore, config: Config) -> tuple[str, ...]:
 
 
 def _block_sizes(store: GraphStore, config: Config) -> dict[str, Any]:
-    reads_windows = streams(config.model) and config.model.windows
+    reads_windows = config.model.windows and config.model.name != "sparse"
     return {
         "blocks": tuple(block_widths(store, block_names(store, config)).items()),
+        "num_means": 1 if store.csr().ways is None else 2,
         "window_columns": sum(block_widths(store, [window_block(store)]).values()) if reads_windows else 0,
     }
 
@@ -249,26 +252,31 @@ def _build_modern(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -
             inputs.num_classes,
             layers=model.mixing_blocks,
             ego_layers=model.ego_layers,
-            num_means=2 if inputs.directed else 1,
-            num_taps=2 * (model.kernel_size - 1) if model.windows else 0,
+            num_means=inputs.num_means,
+            num_taps=2 * (model.kernel_size - 1) if model.windows and model.name == "sparse" else 0,
             dropout=model.dropout,
             input_dropout=model.feature_dropout,
             private=[block for block in widths if is_private(block)],
+            windows=_windows_of(model, segments, inputs) if model.name != "sparse" else None,
         )
-    windows = None
-    if model.windows:
-        paper = model.model_copy(update={"recipe": "paper", "propagated_features": 0})
-        sizes = replace(inputs, num_features=inputs.window_columns, num_classes=model.hidden_channels)
-        windows = cast(cocn.SegmentCoCN, build_model(paper, segments, sizes))
     return StreamingCoCN(
         widths,
-        windows,
+        cast("cocn.SegmentCoCN | None", _windows_of(model, segments, inputs)),
         model.hidden_channels,
         inputs.num_classes,
         ego_layers=model.ego_layers,
         dropout=model.dropout,
         input_dropout=model.feature_dropout,
     )
+
+
+def _windows_of(model: ModelConfig, segments: SegmentConfig, inputs: Inputs) -> cocn.CoCN | None:
+    """The paper's network, which a modern model adds to its ego path; None without windows."""
+    if not model.windows:
+        return None
+    paper = model.model_copy(update={"recipe": "paper", "propagated_features": 0})
+    sizes = replace(inputs, num_features=inputs.window_columns, num_classes=model.hidden_channels)
+    return cast(cocn.CoCN, build_model(paper, segments, sizes))
 
 
 def out_channels(model: ModelConfig, inputs: Inputs) -> int:

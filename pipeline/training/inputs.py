@@ -68,11 +68,14 @@ def read_block_graph(store: GraphStore, config: Config, needs: Needs) -> BlockGr
         MeanAggregator(torch.tensor(each.indptr), torch.tensor(each.indices), each.num_nodes)
         for each in directions
     )
-    taps = None
-    if config.model.windows:
+    taps = ordered = None
+    if needs.window_block is not None:
+        values = torch.from_numpy(open_block(store, needs.window_block).astype(np.float32))
+        ordered = read_graph(store, config, features=values)
+    elif config.model.windows:
         places = torch.from_numpy(_places(store, config).T.astype(np.int64))
         taps = WindowTaps(_edge_index(store.undirected_csr()), places, config.model.kernel_size)
-    return BlockGraph(torch.from_numpy(x), Surroundings(means, taps))
+    return BlockGraph(torch.from_numpy(x), Surroundings(means, taps), ordered)
 
 
 def _edge_index(csr: CSR) -> torch.Tensor:
@@ -88,7 +91,9 @@ def _places(store: GraphStore, config: Config) -> NDArray[np.int32]:
     return dense_ranks(np.asarray(columns), store.num_nodes)
 
 
-def read_graph(store: GraphStore, config: Config, visible: CSR | None = None) -> GraphBatch:
+def read_graph(
+    store: GraphStore, config: Config, visible: CSR | None = None, features: torch.Tensor | None = None
+) -> GraphBatch:
     """The whole graph, arranged once for every step.
 
     Args:
@@ -96,7 +101,7 @@ def read_graph(store: GraphStore, config: Config, visible: CSR | None = None) ->
         config: The configuration.
         visible: The edges to read instead of all, in link prediction. The store's positions depend on all
             edges, so those of a small graph are recomputed.
-
+        features: Features of the nodes in place of the store's.
     """
     csr = store.csr() if visible is None else visible
     edge_index = _edge_index(csr)
@@ -107,7 +112,9 @@ def read_graph(store: GraphStore, config: Config, visible: CSR | None = None) ->
         positions = torch.from_numpy(_places(store, config).T.astype(np.float32))
     elif source == "implicit" and visible is None:
         positions = torch.from_numpy(np.array(store.positions()))
-    x = torch.from_numpy(np.array(store.features())) if store.manifest.num_features else None
+    x = features
+    if x is None and store.manifest.num_features:
+        x = torch.from_numpy(np.array(store.features()))
     values = store.edge_values()
     if values is not None and visible is not None:
         whole = store.csr()

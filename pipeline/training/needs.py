@@ -105,7 +105,8 @@ def resolve_needs(config: Config, store: GraphStore) -> Needs:
 def _block_needs(config: Config, store: GraphStore, reading: Reading) -> Needs:
     """Input blocks and, for streaming models, the shards, whose records are read even without windows."""
     blocks = block_names(store, config)
-    window = window_block(store) if reading == "segments" and config.model.windows else None
+    reads_windows = config.model.windows and config.model.name != "sparse"
+    window = window_block(store) if reads_windows else None
     stages = {INGEST, *(block_stage(block) for block in blocks)}
     if window is not None:
         stages.add(block_stage(window))
