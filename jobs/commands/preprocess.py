@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from jobs.commands.source import (
+    AnswerKind,
     Assignments,
     ConfigFiles,
     DataRoot,
@@ -52,6 +53,7 @@ def preprocess(
     target_column: TargetColumn = None,
     id_column: IdColumn = None,
     label_column: LabelColumn = None,
+    answer: AnswerKind = None,
     split_column: SplitColumn = None,
     weight_column: WeightColumn = None,
     directed: Directed = None,
@@ -116,6 +118,7 @@ def preprocess(
         target_column=target_column,
         id_column=id_column,
         label_column=label_column,
+        answer=answer,
         split_column=split_column,
         weight_column=weight_column,
         directed=directed,

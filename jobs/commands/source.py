@@ -1,7 +1,7 @@
 """Flags that say where a graph comes from, shared by the commands that read one."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -30,6 +30,10 @@ SourceColumn = Annotated[str | None, typer.Option(help="Source column of an edge
 TargetColumn = Annotated[str | None, typer.Option(help="Target column of an edge list; default: the second.")]
 IdColumn = Annotated[str | None, typer.Option(help="Column of a node table with ids; by default 'id'.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Column with classes; by default 'label'.")]
+AnswerKind = Annotated[
+    Literal["classes", "labels", "values"] | None,
+    typer.Option("--answer", help="What label columns hold: a class, labels (0 or 1) or values to regress."),
+]
 SplitColumn = Annotated[str | None, typer.Option(help="Column with train, val, test; by default 'split'.")]
 WeightColumn = Annotated[
     str | None, typer.Option(help="Weight column of an edge list; by default 'weight'. a,b for two.")

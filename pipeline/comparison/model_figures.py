@@ -101,8 +101,8 @@ def _answer_test_nodes(training: Training, store: GraphStore | None) -> Outcome 
         origin.require_store(found, checkpoint)
     except (UserError, OSError):
         return None
-    if found.num_nodes > _MOST_NODES or origin.inputs.task == "link":
-        return None  # pairs have no classes for a curve or a matrix
+    if found.num_nodes > _MOST_NODES or origin.inputs.task == "link" or origin.inputs.answer != "classes":
+        return None  # pairs, labels and values have no classes to draw a curve or a matrix of
     labels = found.labels()
     nodes = np.flatnonzero((found.split(training.split) == 2) & (labels >= 0))
     probabilities = Answers(checkpoint).probabilities(str(found.place))

@@ -92,6 +92,9 @@ MetricName = Literal[
     "hits_10",
     "hits_50",
     "hits_100",
+    "micro_f1",
+    "r2",
+    "spearman",
 ]
 
 
@@ -121,7 +124,11 @@ class SourceOptions(Section):
     id_column: str | None = decides("store", None)
     """Column of the node tables with the ids that edges use; by default `id` if present, else row numbers."""
     label_column: str | None = decides("store", None)
-    """Column of the node tables with the class; by default `label`."""
+    """Column of the node tables with the class; by default `label`. Several, separated by commas, where
+    `answer` is labels or values."""
+    answer: Literal["classes", "labels", "values"] = decides("store", "classes")
+    """What the label column holds: one of several classes; labels, 0 or 1, in several columns; or numbers to
+    regress, in one or several columns."""
     split_column: str | None = decides("store", None)
     """Column of the node tables with train, val or test; by default `split` if present."""
     weight_column: str | None = decides("store", None)

@@ -39,7 +39,8 @@ def block_name(split: int) -> str:
 
 def has_labels(store: GraphStore) -> bool:
     """Whether the classes of neighbours can be a block."""
-    return 1 < store.manifest.num_classes <= MOST_CLASSES and store.num_splits > 0
+    few = 1 < store.manifest.num_classes <= MOST_CLASSES
+    return few and store.num_splits > 0 and store.manifest.answer == "classes"
 
 
 def write_neighbour_labels(store: GraphStore, split: int, *, replace: bool = False) -> bool:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipeline.runtime.errors import UserError
-from pipeline.store.arrays import CSR
+from pipeline.store.arrays import CSR, Answer
 from pipeline.store.cleaning import EdgeReport, clean_edges, entry_rows
 from pipeline.store.splits import NONE
 
@@ -25,6 +25,7 @@ class RawGraph:
         labels: [n] int64, −1 where unknown.
         splits: [s, n] int8; no rows where the source has no split.
         edge_values: [m, e] float32, one row per entry of `csr`; None for plain edges.
+        targets: [n, k] float32, labels or values; None where there are classes.
     """
 
     name: str
@@ -36,10 +37,20 @@ class RawGraph:
     ids: pa.Array | None = None
     classes: tuple[str, ...] | None = None
     edge_values: NDArray[np.float32] | None = None
+    targets: NDArray[np.float32] | None = None
+    answer: Answer = "classes"
 
     @property
     def num_classes(self) -> int:
+        if self.targets is not None:
+            return int(self.targets.shape[1])
         return int(self.labels.max(initial=-1)) + 1
+
+    def known_classes(self) -> NDArray[np.int64]:
+        """What random splits keep the shares of: classes, or else whether anything is known of a node."""
+        if self.targets is None:
+            return self.labels
+        return np.where(np.isfinite(self.targets).any(axis=1), 0, -1)
 
 
 def make_raw(
@@ -187,6 +198,30 @@ def check_labels(origin: str, labels: NDArray[Any] | None, num_nodes: int) -> ND
     return whole
 
 
+def check_targets(origin: str, targets: NDArray[Any], answer: Answer, num_nodes: int) -> NDArray[np.float32]:
+    """Labels or values as float32 [n, k], NaN where unknown."""
+    if targets.ndim == 1:
+        targets = targets[:, None]
+    if targets.ndim != 2 or len(targets) != num_nodes or not targets.shape[1]:
+        raise UserError(
+            f"Expected the {answer} in '{origin}' to have a row for each of {num_nodes} nodes "
+            f"(got shape {targets.shape})"
+        )
+    if not (np.issubdtype(targets.dtype, np.number) or targets.dtype == np.bool_):
+        raise UserError(f"Expected the {answer} in '{origin}' to be numbers (got {targets.dtype})")
+    with np.errstate(over="ignore"):
+        values = np.ascontiguousarray(targets, dtype=np.float32)
+    allowed = ~np.isinf(values) if answer == "values" else np.isnan(values) | (values == 0) | (values == 1)
+    if not allowed.all():
+        row, column = np.argwhere(~allowed)[0]
+        wanted = "finite, or NaN where unknown" if answer == "values" else "0 or 1, or NaN where unknown"
+        raise UserError(
+            f"Expected the {answer} in '{origin}' to be {wanted} "
+            f"(got {targets[row, column]} in row {row + 1}, column {column + 1})"
+        )
+    return values
+
+
 def check_splits(origin: str, splits: NDArray[np.int8] | None, num_nodes: int) -> NDArray[np.int8]:
     """Splits as int8 [s, n]."""
     if splits is None:
@@ -209,7 +244,7 @@ def check_splits(origin: str, splits: NDArray[np.int8] | None, num_nodes: int) -
 
 def check_split_labels(origin: str, raw: RawGraph) -> None:
     """Refuse a split that trains or tests on a node without a class, if any node has one."""
-    if not len(raw.splits) or raw.num_classes == 0:
+    if not len(raw.splits) or raw.num_classes == 0 or raw.targets is not None:
         return
     wrong = np.argwhere((raw.splits >= 0) & (raw.labels < 0))
     if wrong.size:

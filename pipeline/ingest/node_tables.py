@@ -12,6 +12,7 @@ from pyarrow import csv, parquet
 
 from pipeline.ingest.archives import DAMAGED, load_arrays
 from pipeline.runtime.errors import UserError
+from pipeline.store.arrays import Answer
 from pipeline.store.splits import NONE, TEST, TRAIN, VALIDATION
 
 DEFAULT_ID, DEFAULT_LABEL, DEFAULT_SPLIT = "id", "label", "split"
@@ -40,6 +41,8 @@ class NodeColumns:
     classes: tuple[str, ...] | None = None
     """Names of the classes 0…C−1, if the labels are text."""
     splits: NDArray[np.int8] | None = None
+    targets: NDArray[Any] | None = None
+    """[n, k] labels or values, NaN in gaps."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class ColumnNames:
     id: str | None = None
     label: str | None = None
     split: str | None = None
+    answer: Answer = "classes"
+    """What the label column holds; several columns, separated by commas, unless it is classes."""
 
 
 def read_node_file(path: Path, purpose: str, names: ColumnNames) -> NodeColumns:
@@ -69,6 +74,8 @@ def read_node_file(path: Path, purpose: str, names: ColumnNames) -> NodeColumns:
         raise UserError(f"Expected '{path}' to hold {purpose} (got an empty file)")
     if path.suffix in (".npy", ".npz"):
         values = _read_array(path, purpose)
+        if purpose == "labels" and names.answer != "classes":
+            return NodeColumns(path, len(values), targets=values)
         if purpose == "labels" and values.dtype.kind in "US" and values.ndim == 1:
             labels, classes = _number_classes(pa.array(values.astype(str)))
             return NodeColumns(path, len(values), labels=labels, classes=classes)
@@ -158,15 +165,17 @@ def _split_columns(path: Path, table: pa.Table, names: ColumnNames, purpose: str
         kind: _find(path, table, wanted, default)
         for kind, wanted, default in (
             ("id", names.id, DEFAULT_ID),
-            ("label", names.label, DEFAULT_LABEL),
+            ("label", names.label if names.answer == "classes" else None, DEFAULT_LABEL),
             ("split", names.split, DEFAULT_SPLIT),
         )
     }
-    if purpose == "labels" and found["label"] is None:
+    if purpose == "labels" and found["label"] is None and names.answer == "classes":
         raise UserError(
             f"Expected '{path}' to have column '{DEFAULT_LABEL}' (got {', '.join(table.column_names)}): name "
             "the one with the classes with --label-column"
         )
+    if names.answer != "classes":
+        return _with_targets(path, table, names, found, purpose)
     rest = [name for name in table.column_names if name not in found.values()]
     labels, classes = _labels(path, table, found["label"])
     return NodeColumns(
@@ -180,6 +189,45 @@ def _split_columns(path: Path, table: pa.Table, names: ColumnNames, purpose: str
         classes=classes,
         splits=_splits(path, table, found["split"]),
     )
+
+
+def _with_targets(
+    path: Path, table: pa.Table, names: ColumnNames, found: dict[str, str | None], purpose: str
+) -> NodeColumns:
+    """A table whose label columns hold labels or values; a gap is one that is not known.
+
+    Other columns of a table of labels are left alone; they are as many questions to ask about the nodes.
+    """
+    if names.label is None:
+        wanted = [] if found["label"] is None else [found["label"]]
+    else:
+        wanted = [name.strip() for name in names.label.split(",")]
+    if purpose == "features" and not set(wanted) <= set(table.column_names):
+        wanted = []  # they are in the other file
+    for name in wanted:
+        _find(path, table, name, "")
+    used = {found["id"], found["split"], *wanted}
+    rest = [name for name in table.column_names if name not in used and purpose == "features"]
+    columns = [_targets(path, name, table[name]) for name in wanted]
+    return NodeColumns(
+        path,
+        table.num_rows,
+        ids=_names(path, table, found["id"]),
+        features=np.concatenate([_numbers(path, name, table[name]) for name in rest], axis=1)
+        if rest
+        else None,
+        targets=np.concatenate(columns, axis=1) if columns else None,
+        splits=_splits(path, table, found["split"]),
+    )
+
+
+def _targets(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return _numbers(path, name, column)
+    return np.asarray(pc.fill_null(column.cast(pa.float64()), float("nan")).to_numpy())[:, None]
 
 
 def _find(path: Path, table: pa.Table, wanted: str | None, default: str) -> str | None:

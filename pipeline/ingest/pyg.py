@@ -30,9 +30,11 @@ def from_pyg(
 ) -> GraphStore:
     """Write PyG graphs as a store that `cocn train --store` accepts.
 
-    One graph gives a store for node classification; several give a collection for graph classification.
-    Masks become splits, `edge_weight` or `edge_attr` become edge values. A `HeteroData` is flattened: the
-    types of nodes and edges become features. A store of the same graph at the same place is kept.
+    One graph gives a store for node prediction; several give a collection for graph classification. Masks
+    become splits, `edge_weight` or `edge_attr` become edge values. Integer labels `y` are classes; several
+    columns of 0 and 1 are multi-label targets and other numbers regression targets, both NaN where unknown. A
+    `HeteroData` is flattened: the types of nodes and edges become features. A store of the same graph at the
+    same place is kept.
 
     Args:
         data: A `Data`, a `HeteroData`, a list of `Data` or a dataset.
@@ -114,7 +116,8 @@ def _whole(store: GraphStore) -> Any:
     data = Data(edge_index=torch.from_numpy(index), num_nodes=store.num_nodes)
     if store.manifest.num_features:
         data.x = torch.from_numpy(np.array(store.features()))
-    data.y = torch.from_numpy(np.array(store.labels()))
+    targets = store.targets()
+    data.y = torch.from_numpy(np.array(store.labels() if targets is None else targets))
     if values is not None:
         data.edge_attr = torch.from_numpy(np.array(values))
     if store.has("positions"):

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.ingest.checks import RawGraph, check_edge_values, make_raw
+from pipeline.ingest.checks import RawGraph, check_edge_values, check_targets, make_raw
 from pipeline.ingest.graph_collections import Graphs
 from pipeline.runtime.errors import UserError
+from pipeline.store.arrays import Answer
 from pipeline.store.splits import splits_from_masks
 
 #: PyG graphs: a `Data`, a `HeteroData`, or a sequence of them such as a dataset.
@@ -260,18 +261,33 @@ def raw_graph(tensors: GraphTensors, name: str, *, directed: bool = False) -> Ra
         # PyG keeps several splits side by side, [n, s].
         train, validation, test = (mask.T for mask in tensors.masks)
         splits = splits_from_masks(train, validation, test)
-    return make_raw(
+    answer = infer_answer(tensors.labels)
+    raw = make_raw(
         name,
         name,
         tensors.edges[0],
         tensors.edges[1],
         num_nodes=tensors.num_nodes,
         features=tensors.features,
-        labels=tensors.labels,
+        labels=tensors.labels if answer == "classes" else None,
         splits=splits,
         edge_values=tensors.edge_values,
         directed=directed,
     )
+    if answer == "classes" or tensors.labels is None:
+        return raw
+    targets = check_targets(name, tensors.labels, answer, tensors.num_nodes)
+    return replace(raw, targets=targets, answer=answer)
+
+
+def infer_answer(labels: NDArray[Any] | None) -> Answer:
+    """Several columns of 0 and 1 are labels, other columns and fractions are values, the rest are classes."""
+    if labels is None or labels.dtype.kind not in "biuf":
+        return "classes"
+    known = labels[np.isfinite(labels)] if labels.dtype.kind == "f" else labels
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        return "labels" if np.isin(known, (0, 1)).all() else "values"
+    return "classes" if (known == np.round(known)).all() else "values"
 
 
 def _side_by_side(graphs: Sequence[Any], name: str) -> GraphTensors:

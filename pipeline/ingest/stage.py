@@ -21,6 +21,7 @@ from pipeline.ingest.checks import (
     check_not_empty,
     check_split_labels,
     check_splits,
+    check_targets,
 )
 from pipeline.ingest.edgelists import TEXT_SUFFIXES, EdgeList, Numbering, collect_names
 from pipeline.ingest.external_sort import EdgeSpill, SortedEdges
@@ -35,7 +36,7 @@ from pipeline.runtime.spelling import suggest
 from pipeline.storage.files import file_sha256
 from pipeline.storage.object_store import Remote
 from pipeline.store.access import create_store, find_store
-from pipeline.store.arrays import CollectionArrays, GraphArrays
+from pipeline.store.arrays import Answer, CollectionArrays, GraphArrays
 from pipeline.store.cleaning import CleaningReport, EdgeReport, clean_edges, describe
 from pipeline.store.graph_store import INGEST, GraphStore
 from pipeline.store.manifest import StageTiming
@@ -233,7 +234,7 @@ def _read(options: SourceOptions, directory: Path) -> RawGraph:
 
 def _read_edges(options: SourceOptions, path: Path, directory: Path) -> RawGraph:
     """Edges from one file, features and labels from others."""
-    names = ColumnNames(options.id_column, options.label_column, options.split_column)
+    names = ColumnNames(options.id_column, options.label_column, options.split_column, options.answer)
     tables = [
         read_node_file(file, purpose, names)
         for purpose, file in (("features", options.features), ("labels", options.labels))
@@ -247,7 +248,7 @@ def _read_edges(options: SourceOptions, path: Path, directory: Path) -> RawGraph
                 f"Expected '{nodes.path}' to have a row for each of {raw.csr.num_nodes} nodes "
                 f"(got {nodes.num_rows})"
             )
-        return _with_nodes(raw, nodes)
+        return _with_nodes(raw, nodes, options.answer)
     edges = EdgeList(path, options.source_column, options.target_column, options.weight_column)
     numbering = _choose_numbering(edges, nodes, options.num_nodes)
     check_not_empty(str(path), numbering.num_nodes)
@@ -265,7 +266,7 @@ def _read_edges(options: SourceOptions, path: Path, directory: Path) -> RawGraph
     )
     if nodes is not None and options.num_nodes != nodes.num_rows:
         check_surplus(nodes, raw.csr.degrees(), path)
-    return _with_nodes(raw, nodes)
+    return _with_nodes(raw, nodes, options.answer)
 
 
 def _sort_edges(edges: EdgeList, numbering: Numbering, directory: Path, *, directed: bool) -> SortedEdges:
@@ -328,14 +329,17 @@ def _merge_tables(tables: list[NodeColumns]) -> NodeColumns | None:
         features=first.features if first.features is not None else second.features,
         labels=second.labels if second.labels is not None else first.labels,
         classes=second.classes if second.labels is not None else first.classes,
+        targets=second.targets if second.targets is not None else first.targets,
         splits=second.splits if second.splits is not None else first.splits,
     )
 
 
-def _with_nodes(raw: RawGraph, nodes: NodeColumns | None) -> RawGraph:
+def _with_nodes(raw: RawGraph, nodes: NodeColumns | None, answer: Answer) -> RawGraph:
     if nodes is None:
         return raw
     size, origin = raw.csr.num_nodes, str(nodes.path)
+    if nodes.targets is not None:
+        raw = replace(raw, targets=check_targets(origin, nodes.targets, answer, size), answer=answer)
     return replace(
         raw,
         classes=nodes.classes,
@@ -349,7 +353,7 @@ def _finish(raw: RawGraph, options: SourceOptions) -> GraphArrays:
     splits = raw.splits
     if not len(splits):
         splits = random_splits(
-            raw.labels,
+            raw.known_classes(),
             num_splits=options.num_splits,
             train=options.train_share,
             validation=options.validation_share,
@@ -366,6 +370,8 @@ def _finish(raw: RawGraph, options: SourceOptions) -> GraphArrays:
         ids=raw.ids,
         edge_values=raw.edge_values,
         classes=raw.classes,
+        targets=raw.targets,
+        answer=raw.answer,
     )
 
 

@@ -1,7 +1,7 @@
 """Metrics over all rows of a part, for any number of ranks and batch size."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.config.settings import MetricName
-from pipeline.store.arrays import Task
+from pipeline.models.target_metrics import score_labels, score_values
+from pipeline.store.arrays import Answer, Task
 
 #: k of Hits@k for links.
 _HITS = (1, 3, 10, 50, 100)
@@ -25,7 +26,7 @@ class Predictions:
     Shapes:
         row: [R] number of the node, graph or pair.
         logits: [R, C] of the classes, or [R] scores of pairs.
-        label: [R].
+        label: [R] classes, or [R, k] labels or values, NaN where unknown.
         rank: [R] rank of each true link among its competitors, from 1; 0 for false ones. None except for
             links.
         group: [R] graph of each pair, within which ranks are averaged first.
@@ -36,6 +37,7 @@ class Predictions:
     label: Tensor
     rank: Tensor | None = None
     group: Tensor | None = None
+    answer: Answer = field(default="classes", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -53,18 +55,39 @@ class Evaluation:
     metrics: dict[str, float]
 
 
-def default_metric(num_classes: int, task: Task = "node") -> MetricName:
-    """For nodes, ROC AUC with two classes and accuracy with more; accuracy for graphs, MRR for links."""
+def default_metric(num_classes: int, task: Task = "node", answer: Answer = "classes") -> MetricName:
+    """For nodes ROC AUC of two classes and of labels, accuracy of more classes, R² of values.
+
+    Accuracy for graphs, MRR for links.
+    """
+    if task == "node" and answer != "classes":
+        return "roc_auc" if answer == "labels" else "r2"
     if task == "link":
         return "mrr"
     return "roc_auc" if num_classes == 2 and task == "node" else "accuracy"
 
 
 def evaluate_predictions(predictions: Predictions) -> Evaluation:
-    """Score a feed's predictions."""
+    """Score what a feed predicted."""
+    if predictions.answer != "classes":
+        return _evaluate_targets(predictions)
     if predictions.rank is None or predictions.group is None:
         return evaluate(predictions.logits, predictions.label)
     return evaluate_links(predictions.logits, predictions.label, predictions.rank, predictions.group)
+
+
+def _evaluate_targets(predictions: Predictions) -> Evaluation:
+    """Score labels or values; the loss of values is their squared error."""
+    outputs, targets = predictions.logits.double().cpu(), predictions.label.double().cpu()
+    known = targets.isfinite()
+    rows = int(known.any(1).sum())
+    are_labels = predictions.answer == "labels"
+    measure = F.binary_cross_entropy_with_logits if are_labels else F.mse_loss
+    loss = float(measure(outputs[known], targets[known]))
+    if not rows or not math.isfinite(loss):
+        return Evaluation(rows, loss, {})
+    values = (outputs.numpy(), targets.numpy())
+    return Evaluation(rows, loss, score_labels(*values) if are_labels else score_values(*values))
 
 
 def evaluate_links(scores_R: Tensor, labels_R: Tensor, ranks_R: Tensor, groups_R: Tensor) -> Evaluation:
@@ -177,6 +200,6 @@ def gather_from_ranks(rows: Tensor) -> Tensor:
     return torch.cat([part[: int(count)] for part, count in zip(parts, counts, strict=True)])
 
 
-def chosen_metric(name: str, num_classes: int, task: Task = "node") -> MetricName:
+def chosen_metric(name: str, num_classes: int, task: Task = "node", answer: Answer = "classes") -> MetricName:
     """The metric of a configuration, with `auto` resolved."""
-    return default_metric(num_classes, task) if name == "auto" else cast(MetricName, name)
+    return default_metric(num_classes, task, answer) if name == "auto" else cast(MetricName, name)

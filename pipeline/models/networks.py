@@ -19,8 +19,9 @@ from pipeline.features.selection import (
     window_block,
 )
 from pipeline.models.opponents import OPPONENTS, STAND_IN_COLUMNS, Opponent, Sizes, build_opponent
+from pipeline.models.tasks import target_scale
 from pipeline.runtime.errors import UserError
-from pipeline.store.arrays import Task
+from pipeline.store.arrays import Answer, Task
 from pipeline.store.graph_store import GraphStore
 
 FAMILY: dict[str, type[cocn.CoCN]] = {
@@ -49,6 +50,8 @@ class Inputs:
         blocks: name and columns of every input block that the model reads.
         window_columns: columns that its windows read per node.
         num_means: kinds of neighbours that it averages over: 1, or 2 for out- and in-neighbours apart.
+        answer: what is known of a node; `num_classes` counts labels or values then.
+        target_scale: mean and standard deviation of each value.
     """
 
     num_features: int
@@ -62,6 +65,8 @@ class Inputs:
     window_columns: int = 0
     num_means: int = 1
     directed: bool = False
+    answer: Answer = "classes"
+    target_scale: tuple[tuple[float, float], ...] = ()
 
     @classmethod
     def of(cls, store: GraphStore, config: Config) -> "Inputs":
@@ -81,6 +86,8 @@ class Inputs:
             batched=store.is_collection,
             num_edge_features=store.manifest.num_edge_features,
             directed=store.directed or store.csr().ways is not None,
+            answer="classes" if task == "link" else store.manifest.answer,
+            target_scale=() if task == "link" else target_scale(store, config.data.split),
             **(_block_sizes(store, config) if reads_blocks(config.model, task) else {}),
         )
 

@@ -5,7 +5,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -20,6 +20,7 @@ from pipeline.engine.tasks import Handle, Tasks, open_tasks
 from pipeline.models.networks import Network, build_model
 from pipeline.models.opponents import OPPONENTS, Opponent
 from pipeline.models.opponents.perceptrons import RowOpponent
+from pipeline.models.tasks import read_outputs
 from pipeline.prediction.link_tables import Written, write_link_predictions
 from pipeline.prediction.node_tables import Floats, score_parts, scratch_rows, write_parquet
 from pipeline.runtime.errors import UserError
@@ -71,7 +72,7 @@ class Outputs:
 
     Shapes:
         row: [R]
-        probabilities: [R, C]
+        probabilities: [R, C] of classes or labels, or values
         embeddings: [R, E], or [R, 0] if they are not requested
     """
 
@@ -158,7 +159,7 @@ def _write_classes(
                 bar.advance(some.row.size)
         parts = part_of_rows(store, origin.config.data.split)
         write_parquet(file, store, parts, rows[:, :classes], rows[:, classes:])
-        scores = dict(score_parts(rows[:, :classes], store.labels(), parts))
+        scores = dict(score_parts(rows[:, :classes], store, parts))
     return Written(kind, store.num_rows, scores)
 
 
@@ -198,6 +199,16 @@ def answer(
     checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool, parallel: bool | None
 ) -> Iterator[Outputs]:
     """The model's predictions, every node or graph once, in any order."""
+    inputs = origin.inputs
+    for some in _run_model(checkpoint, origin, store, embeddings, parallel):
+        raw = torch.from_numpy(np.array(some.probabilities))  # those of a Ray task refuse to be written
+        yield replace(some, probabilities=read_outputs(raw, inputs.answer, inputs.target_scale).numpy())
+
+
+def _run_model(
+    checkpoint: Path | Remote, origin: Origin, store: GraphStore, embeddings: bool, parallel: bool | None
+) -> Iterator[Outputs]:
+    """The model's outputs as they are, every node or graph once, in any order."""
     needs = resolve_needs(origin.config, store)
     if needs.reading == "graphs":
         yield from _answer_collection(checkpoint, origin, store, embeddings)
@@ -360,9 +371,9 @@ def _embed(model: Network, graph: cocn.GraphBatch | BlockGraph) -> torch.Tensor:
 
 
 def _output(model: Network, embedded: torch.Tensor, keep: bool) -> tuple[Floats, Floats]:
-    probabilities = model.out(embedded).float().softmax(1).cpu().numpy()
+    outputs = model.out(embedded).float().cpu().numpy()
     kept = embedded if keep else embedded[:, :0]
-    return probabilities, kept.float().cpu().numpy()
+    return outputs, kept.float().cpu().numpy()
 
 
 def _device() -> torch.device:

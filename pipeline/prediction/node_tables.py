@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from pipeline.models.metrics import score
+from pipeline.models.target_metrics import score_labels, score_values
 from pipeline.storage.files import atomic_file, list_column, require_space
 from pipeline.store.arrays import SPLIT_NAMES
 from pipeline.store.classes import class_names
@@ -61,15 +62,15 @@ def rows_table(
     store: GraphStore, parts: NDArray[np.int8], probabilities: Floats, embeddings: Floats, rows: slice
 ) -> pa.Table:
     """A range of rows of the file."""
-    label, part, ids = store.labels()[rows], parts[rows], store.ids()
-    numbers = np.arange(rows.start, rows.start + label.size)
+    part, ids = parts[rows], store.ids()
+    numbers = np.arange(rows.start, rows.start + part.size)
     columns = {
-        "id": pa.array(numbers) if ids is None else ids.slice(rows.start, label.size),
-        "prediction": pa.array(probabilities[rows].argmax(1)),
-        "label": pa.array(label, mask=label < 0),
+        "id": pa.array(numbers) if ids is None else ids.slice(rows.start, part.size),
+        **_answers(store, np.array(probabilities[rows]), rows),
         "split": pa.array(SPLIT_NAMES).take(pa.array(part.astype(np.int64), mask=part < 0)),
-        "probabilities": list_column(np.array(probabilities[rows])),
     }
+    if store.manifest.answer != "values":
+        columns["probabilities"] = list_column(np.array(probabilities[rows]))
     if (names := class_names(store)) is not None:
         classes = pa.array(names)
         columns["prediction_class"] = classes.take(columns["prediction"])
@@ -79,11 +80,32 @@ def rows_table(
     return pa.table(columns)
 
 
+def _answers(store: GraphStore, answers: Floats, rows: slice) -> dict[str, pa.Array]:
+    """Prediction and label: a class, or lists of labels or values."""
+    targets = store.targets()
+    if targets is None:
+        label = store.labels()[rows]
+        return {
+            "prediction": pa.array(answers.argmax(1)),
+            "label": pa.array(label, mask=label < 0),
+        }
+    predicted = answers if store.manifest.answer == "values" else (answers > 0.5).astype(np.int8)
+    return {"prediction": list_column(predicted), "label": list_column(np.array(targets[rows]))}
+
+
 def score_parts(
-    probabilities: Floats, labels: NDArray[np.int64], parts: NDArray[np.int8]
+    probabilities: Floats, store: GraphStore, parts: NDArray[np.int8]
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Metrics of the parts that have labels."""
+    labels, targets = store.labels(), store.targets()
+    known = labels >= 0 if targets is None else np.isfinite(targets).any(1)
     for part in SPLIT_NAMES:
-        nodes = np.flatnonzero((parts == part_code(part)) & (labels >= 0))
+        nodes = np.flatnonzero((parts == part_code(part)) & known)
         if 0 < nodes.size <= _SCORED_ROWS:
-            yield part, score(probabilities[nodes].astype(np.float64), labels[nodes])
+            answers = probabilities[nodes].astype(np.float64)
+            if targets is None:
+                yield part, score(answers, labels[nodes])
+            elif store.manifest.answer == "labels":
+                yield part, score_labels(answers - 0.5, targets[nodes].astype(np.float64))
+            else:
+                yield part, score_values(answers, targets[nodes].astype(np.float64))

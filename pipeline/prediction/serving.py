@@ -43,7 +43,13 @@ class Answers:
         kind = row_kind(self._checkpoint)
         _check_numbers(chosen, len(probabilities), kind)
         rows = probabilities[chosen]
-        columns = {f"probability_{index}": rows[:, index] for index in range(rows.shape[1])}
+        from pipeline.training.checkpoint import read_origin
+
+        answer = read_origin(self._checkpoint).inputs.answer
+        name = "value" if answer == "values" else "probability"
+        columns = {f"{name}_{index}": rows[:, index] for index in range(rows.shape[1])}
+        if answer != "classes":
+            return pd.DataFrame({kind: chosen, **columns})
         return pd.DataFrame({kind: chosen, "prediction": rows.argmax(1), **columns})
 
     def probabilities(self, place: str | None) -> Floats:

@@ -24,9 +24,12 @@ __all__ = [
 
 SPLIT_NAMES = ("train", "val", "test")
 EDGE_FEATURES_FILE = "edges/features.arrow"
+TARGETS_FILE = "nodes/targets.arrow"
 CLASSES_FILE = "nodes/classes.arrow"
 
 Task = Literal["node", "graph", "link"]
+#: What is known of a node: one of several classes, any number of labels, or numbers to regress.
+Answer = Literal["classes", "labels", "values"]
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -48,6 +51,7 @@ class GraphArrays:
     splits: NDArray[np.int8]
     """[s, n]: 0 train, 1 validation, 2 test, −1 none."""
     num_classes: int
+    """Outputs of a model: classes, or columns of `targets`."""
     directed: bool = False
     ids: pa.Array | None = None
     """The source's own node names, where they are not 0…n−1."""
@@ -55,6 +59,9 @@ class GraphArrays:
     """[m, e] weights or features of the stored entries, parallel to `csr.indices`; None for plain edges."""
     classes: tuple[str, ...] | None = None
     """Names of the classes 0…C−1, where the source has names for them."""
+    targets: Floats | None = None
+    """[n, k] labels (0 or 1) or numbers to predict, NaN where unknown; None where there are classes."""
+    answer: Answer = "classes"
 
     @property
     def task(self) -> Task:
@@ -83,6 +90,8 @@ class GraphArrays:
             tables[CLASSES_FILE] = pa.table({"name": pa.array(self.classes, type=pa.string())})
         if self.edge_values is not None:
             tables[EDGE_FEATURES_FILE] = pa.table({"features": list_column(self.edge_values)})
+        if self.targets is not None:
+            tables[TARGETS_FILE] = pa.table({"targets": list_column(self.targets)})
         return tables
 
 
@@ -125,6 +134,10 @@ class CollectionArrays:
     directed: bool = False
     edge_values: Floats | None = None
     """[m, e] weights or features of the stored entries, parallel to `csr.indices`; None for plain edges."""
+
+    @property
+    def answer(self) -> Answer:
+        return "classes"
 
     @property
     def num_graphs(self) -> int:

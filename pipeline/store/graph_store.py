@@ -22,6 +22,7 @@ from pipeline.storage.object_store import Remote
 from pipeline.store.arrays import (
     CSR,
     EDGE_FEATURES_FILE,
+    TARGETS_FILE,
     Floats,
     Integers,
     Pairs,
@@ -166,6 +167,12 @@ class GraphStore:
     def labels(self) -> Integers:
         """Class of every node, or of every graph of a collection; −1 where unknown."""
         return cast(Integers, self.array(f"{self._rows}/labels.arrow", "label"))
+
+    def targets(self) -> Floats | None:
+        """Labels or values of every node [n, k], NaN where unknown; None where nodes have classes."""
+        if self.manifest.answer == "classes":
+            return None
+        return cast(Floats, self.array(TARGETS_FILE, "targets"))
 
     def split(self, index: int = 0) -> NDArray[np.int8]:
         """Part of every node, or of every graph of a collection: 0 train, 1 validation, 2 test, −1 none."""

@@ -17,7 +17,7 @@ from pipeline.storage.files import (
     text_sha256,
     write_sealed_json,
 )
-from pipeline.store.arrays import CollectionArrays, GraphArrays, Task
+from pipeline.store.arrays import Answer, CollectionArrays, GraphArrays, Task
 
 _SCHEMA_VERSION = 1
 MANIFEST_NAME = "manifest.json"
@@ -99,6 +99,8 @@ class Manifest(Entry):
     """What the labels refer to."""
     num_graphs: int = 1
     """Graphs in a collection, whose nodes are stored one graph after another."""
+    answer: Answer = "classes"
+    """What is known of a node; `num_classes` counts labels or values then."""
     num_edge_features: int = 0
     """Numbers per edge, such as a weight; 0 for plain edges."""
     timings: str = TIMINGS_NAME
@@ -222,6 +224,7 @@ def describe_graph(graph: GraphArrays | CollectionArrays) -> Manifest:
         directed=graph.directed,
         task=graph.task,
         num_graphs=graph.num_graphs,
+        answer=graph.answer,
         num_edge_features=0 if graph.edge_values is None else graph.edge_values.shape[1],
     )
 

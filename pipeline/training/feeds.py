@@ -6,7 +6,6 @@ from typing import cast
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cocn import SegmentBatch
@@ -15,6 +14,7 @@ from pipeline.models.metrics import Predictions, gather_from_ranks
 from pipeline.models.networks import Network
 from pipeline.models.opponents import Opponent
 from pipeline.models.opponents.perceptrons import RowOpponent
+from pipeline.models.tasks import read_targets
 from pipeline.segments.loader import LoaderState, SegmentLoader
 from pipeline.segments.records import SegmentSource
 from pipeline.segments.stage import PARTS
@@ -68,6 +68,7 @@ class SegmentFeed:
         self._store = store
         self._config = config
         self._model = model
+        self._targets = read_targets(store, config.data.split, device)
         needs = resolve_needs(config, store)
         self._learns = not needs.reads_shards
         self._table = read_node_table(store, needs)
@@ -131,16 +132,9 @@ class SegmentFeed:
             step += 1
 
     def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
-        logits = model(share.batch).float()
-        labels = cast(SegmentBatch, share.batch).y
-        return F.cross_entropy(
-            logits,
-            cast(Tensor, labels),
-            weight=class_weights,
-            reduction="sum",
-            ignore_index=-1,
-            label_smoothing=self._config.train.label_smoothing,
-        )
+        outputs = model(share.batch).float()
+        target = self._targets.values[cast(SegmentBatch, share.batch).node]
+        return self._targets.loss(outputs, target, class_weights, self._config.train.label_smoothing)
 
     def num_rows(self, part: str) -> int:
         if part not in self._num_rows:
@@ -155,10 +149,10 @@ class SegmentFeed:
         # A sample is the first batches in random order; all of them are read in the order of the rows.
         loader = SegmentLoader(self._source(part), shuffle=share < 1, **self._evaluation)  # type: ignore[arg-type]
         batches = loader.take(max(math.ceil(share * len(loader)), 1))
-        parts = [(batch.node, model(batch).float(), batch.y) for batch in batches]
-        node, logits, label = (gather_from_ranks(torch.cat(column)) for column in zip(*parts, strict=True))
+        parts = [(batch.node, model(batch).float()) for batch in batches]
+        node, outputs = (gather_from_ranks(torch.cat(column)) for column in zip(*parts, strict=True))
         order = node.argsort()
-        return Predictions(node[order], logits[order], label[order])
+        return self._targets.predictions(node[order], outputs[order])
 
     def cursor(self) -> LoaderState | None:
         return self._loader.state()
@@ -180,8 +174,8 @@ class _GraphFeed(OneStepFeed):
     def __init__(self, store: GraphStore, config: Config, world_size: int, device: torch.device) -> None:
         self._graph = open_graph(store, config).to(device)
         self._smoothing = config.train.label_smoothing
+        self._targets = read_targets(store, config.data.split, device)
         split = torch.from_numpy(store.split(config.data.split).astype(np.int64))
-        self._labels = torch.from_numpy(store.labels().astype(np.int64)).to(device)
         self._nodes = {part: (split == part_code(part)).nonzero().squeeze(1).to(device) for part in PARTS}
         super().__init__(self._nodes["train"].numel(), world_size)
 
@@ -192,20 +186,13 @@ class _GraphFeed(OneStepFeed):
 
     def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
         nodes = self._nodes["train"]
-        logits = model(share.batch).float()[nodes]
-        total = F.cross_entropy(
-            logits,
-            self._labels[nodes],
-            weight=class_weights,
-            reduction="sum",
-            ignore_index=-1,
-            label_smoothing=self._smoothing,
-        )
+        outputs = model(share.batch).float()[nodes]
+        total = self._targets.loss(outputs, self._targets.values[nodes], class_weights, self._smoothing)
         return total / self._world_size
 
     def predict(self, model: nn.Module, part: str) -> Predictions:
         nodes = self._nodes[part]
-        return Predictions(nodes, model(self._graph).float()[nodes], self._labels[nodes])
+        return self._targets.predictions(nodes, model(self._graph).float()[nodes])
 
 
 def _equal(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> bool:

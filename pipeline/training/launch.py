@@ -108,7 +108,9 @@ def train(
         dataset=compared_as(config, store, needs.task),
         seed=config.train.seed,
         split=config.data.split,
-        metric=chosen_metric(config.train.metric, store.manifest.num_classes, needs.task),
+        metric=chosen_metric(
+            config.train.metric, store.manifest.num_classes, needs.task, store.manifest.answer
+        ),
         variant=variant,
         tags={"cocn.store": store.digest, "cocn.directory": str(directory), **(tags or {})},
         resume=None if noted is None else noted.earlier(),

@@ -76,8 +76,9 @@ def _run_epochs(
     optimiser = make_optimiser(model.parameters(), settings)
     state = _resume(job, store, model, optimiser, feed)
     network = distribute(model, job.config.model, rank, world_size, batched=origin.inputs.batched)
-    metric = chosen_metric(settings.metric, origin.inputs.num_classes, origin.inputs.task)
-    weighted = settings.class_weights and origin.inputs.task != "link"
+    inputs = origin.inputs
+    metric = chosen_metric(settings.metric, inputs.num_classes, inputs.task, inputs.answer)
+    weighted = settings.class_weights and inputs.task != "link" and inputs.answer == "classes"
     class_weights = balance_classes(store, job.config, device) if weighted else None
     total_steps = settings.epochs * feed.steps_per_epoch
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16")

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pipeline.config.loading import Config
 from pipeline.models.metrics import Predictions
 from pipeline.models.opponents import OPPONENTS, Opponent, OpponentGraph
+from pipeline.models.tasks import read_targets
 from pipeline.segments.batching import BatchPlan
 from pipeline.segments.loader import LoaderState
 from pipeline.segments.stage import PARTS
@@ -46,7 +46,7 @@ class NeighbourFeed:
         self._device, self._seed = device, config.train.seed
         split = store.split(config.data.split)
         self._nodes = {part: np.flatnonzero(split == part_code(part)) for part in PARTS}
-        self._labels = torch.from_numpy(store.labels().astype(np.int64)).to(device)
+        self._targets = read_targets(store, config.data.split, device)
         self._plan = BatchPlan(self._nodes["train"].size, config.train.batch_size)
         # Half as many from hop to hop: with equal fan-outs a neighbourhood would soon be the whole graph.
         fan_outs = [max(config.model.neighbours >> hop, 2) for hop in range(config.model.opponent.layers)]
@@ -75,7 +75,7 @@ class NeighbourFeed:
             chosen = nodes[order[plan.start(step) : plan.start(step + 1)]]
             batch = self._sample(chosen, step)
             self._step = step + 1
-            yield Share(batch, chosen.size, self._labels[torch.from_numpy(chosen).to(self._device)])
+            yield Share(batch, chosen.size, self._targets.values[torch.from_numpy(chosen).to(self._device)])
 
     def _sample(self, chosen: "np.ndarray[tuple[int], np.dtype[np.int64]]", step: int) -> OpponentGraph:
         number = ((self._seed * _PRIME + self._epoch) * _PRIME + step) % 2**63
@@ -84,16 +84,16 @@ class NeighbourFeed:
         return OpponentGraph(x, around.adjacency, both_ways=False)
 
     def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
-        """Cross-entropy summed over the nodes that neighbours were sampled around, which come first."""
+        """The loss summed over the nodes that neighbours were sampled around, which come first."""
         if share.label is None:
             raise ValueError("Expected a share with labels (got none)")
-        logits = model(share.batch).float()[: share.label.numel()]
-        return F.cross_entropy(logits, share.label, weight=class_weights, reduction="sum", ignore_index=-1)
+        outputs = model(share.batch).float()[: share.label.size(0)]
+        return self._targets.loss(outputs, share.label, class_weights)
 
     def predict(self, model: nn.Module, part: str) -> Predictions:
         """Predictions for a part, using every neighbour."""
         nodes = torch.from_numpy(self._nodes[part]).to(self._device)
-        return Predictions(nodes, model(self._graph).float()[nodes], self._labels[nodes])
+        return self._targets.predictions(nodes, model(self._graph).float()[nodes])
 
     def cursor(self) -> LoaderState:
         """Position in the current epoch."""

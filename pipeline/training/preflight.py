@@ -233,9 +233,10 @@ def _check_labels(store: GraphStore, split: int, protocol: str) -> None:
             f"Expected labels in '{store.place}' (got none): give them to `cocn preprocess` with --labels, "
             "or predict links with --task link"
         )
-    rows, labels = store.split(split), store.labels()
+    rows, targets = store.split(split), store.targets()
+    known = np.asarray(store.labels() >= 0 if targets is None else np.isfinite(targets).any(axis=1))
     for part, word in _PARTS.items():
-        if not np.any(labels[rows_of_part(rows, part, protocol)] >= 0):
+        if not np.any(known[rows_of_part(rows, part, protocol)]):
             raise UserError(
                 f"Expected the {word} part of split {split} in '{store.place}' to have labels (got none): "
                 "choose another 'data.split', or ingest the graph with other splits or labels"

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -12,6 +11,7 @@ from pipeline.config.loading import Config
 from pipeline.models.metrics import Predictions
 from pipeline.models.opponents import RowBatch
 from pipeline.models.opponents.perceptrons import RowOpponent
+from pipeline.models.tasks import read_targets
 from pipeline.segments.batching import BatchPlan
 from pipeline.segments.loader import LoaderState
 from pipeline.segments.stage import PARTS
@@ -42,12 +42,12 @@ class RowFeed:
         self._seed = config.train.seed
         split = store.split(config.data.split)
         self._rows = {part: np.flatnonzero(split == part_code(part)) for part in PARTS}
-        self._labels = torch.from_numpy(store.labels().astype(np.int64))
+        self._targets = read_targets(store, config.data.split, device)
         train = self._rows["train"]
         self._plan = BatchPlan(train.size, config.train.batch_size)
         model.fit(self._table.take(train[scale_rows(train.size)], device))
         self._train = _ResidentRows.of(self._table, train, device)
-        self._train_labels = self._labels[torch.from_numpy(train)].to(device)
+        self._train_labels = self._targets.values[torch.from_numpy(train).to(device)]
         self._epoch = self._step = 0
 
     @property
@@ -75,8 +75,7 @@ class RowFeed:
     def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
         if share.label is None:
             raise ValueError("Expected a share with labels (got none)")
-        logits = model(share.batch).float()
-        return F.cross_entropy(logits, share.label, weight=class_weights, reduction="sum", ignore_index=-1)
+        return self._targets.loss(model(share.batch).float(), share.label, class_weights)
 
     def num_rows(self, part: str) -> int:
         return int(self._rows[part].size)
@@ -91,9 +90,8 @@ class RowFeed:
         return self._answer(model, np.sort(chosen))
 
     def _answer(self, model: nn.Module, rows: NDArray[np.int64]) -> Predictions:
-        logits = [model(batch).float() for _, batch in row_batches(self._table, rows, self._device)]
-        nodes = torch.from_numpy(rows)
-        return Predictions(nodes.to(self._device), torch.cat(logits), self._labels[nodes].to(self._device))
+        outputs = [model(batch).float() for _, batch in row_batches(self._table, rows, self._device)]
+        return self._targets.predictions(torch.from_numpy(rows).to(self._device), torch.cat(outputs))
 
     def cursor(self) -> LoaderState | None:
         plan = self._plan

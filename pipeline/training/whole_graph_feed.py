@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pipeline.config.loading import Config
 from pipeline.models.metrics import Predictions
 from pipeline.models.opponents import Opponent
+from pipeline.models.tasks import read_targets
 from pipeline.segments.stage import PARTS
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.inputs import part_code
@@ -32,7 +32,7 @@ class WholeGraphFeed(OneStepFeed):
         self._model = model
         fit_scale(model, store)
         split = torch.from_numpy(store.split(config.data.split).astype(np.int64))
-        self._labels = torch.from_numpy(store.labels().astype(np.int64)).to(device)
+        self._targets = read_targets(store, config.data.split, device)
         self._nodes = {part: (split == part_code(part)).nonzero().squeeze(1).to(device) for part in PARTS}
         super().__init__(self._nodes["train"].numel(), 1)
 
@@ -47,11 +47,9 @@ class WholeGraphFeed(OneStepFeed):
 
     def losses(self, model: nn.Module, share: Share, class_weights: Tensor | None) -> Tensor:
         nodes = self._nodes["train"]
-        logits = model(share.batch).float()[nodes]
-        return F.cross_entropy(
-            logits, self._labels[nodes], weight=class_weights, reduction="sum", ignore_index=-1
-        )
+        outputs = model(share.batch).float()[nodes]
+        return self._targets.loss(outputs, self._targets.values[nodes], class_weights)
 
     def predict(self, model: nn.Module, part: str) -> Predictions:
         nodes = self._nodes[part]
-        return Predictions(nodes, model(self._graph).float()[nodes], self._labels[nodes])
+        return self._targets.predictions(nodes, model(self._graph).float()[nodes])

@@ -244,7 +244,7 @@ def _conclude(
     tuned = Tuned(
         model=config.model.name,
         dataset=compared_as(config, store, task),
-        metric=chosen_metric(config.train.metric, store.manifest.num_classes, task),
+        metric=chosen_metric(config.train.metric, store.manifest.num_classes, task, store.manifest.answer),
         best=best,
         importance=measure_importance(trials, space),
         trials=trials,

@@ -128,7 +128,7 @@ def test_several_labelled_types_need_a_target(tmp_path: Path) -> None:
         ([], "Expected at least one graph"),
         ([small(), small()], "to have one label \\(got shape \\(5,\\) for graph 0\\)"),
         (
-            Data(x=torch.tensor([[float("nan")], [1.0]]), edge_index=torch.zeros(2, 0, dtype=torch.long)),
+            Data(x=torch.tensor([[1.0], [float("nan")]]), edge_index=torch.zeros(2, 0, dtype=torch.long)),
             "to be finite",
         ),
         (Data(edge_index=torch.tensor([[0], [7]]), num_nodes=3), "to hold ids in 0…2"),
