@@ -16,4 +16,6 @@ Public names, by module:
     opponents.perceptrons: RowOpponent
     parallel: distribute
     recipes: with_model
+    target_metrics: score_labels, score_values
+    tasks: read_outputs, read_targets
 """

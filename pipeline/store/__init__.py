@@ -6,7 +6,7 @@ May import: runtime, config, storage, engine, tracking.
 
 Public names, by module:
     access: create_store, find_store, has_manifest, open_store
-    arrays: CSR, CollectionArrays, EDGE_FEATURES_FILE, Floats, GraphArrays, Ids, Integers, Pairs,
+    arrays: Answer, CSR, CollectionArrays, EDGE_FEATURES_FILE, Floats, GraphArrays, Ids, Integers, Pairs,
         SPLIT_NAMES, Task
     classes: class_names
     cleaning: CleaningReport, EdgeReport, clean_edges, component_labels, count_parts, describe, distinct,
