@@ -1,6 +1,6 @@
 """Features, labels and splits of nodes from .npy, .npz, CSV, TSV and Parquet files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,31 @@ def read_node_file(path: Path, purpose: str, names: ColumnNames) -> NodeColumns:
             line = (str(error).splitlines() or [type(error).__name__])[0]
             raise UserError(f"Expected '{path}' to hold text and numbers (got {line})") from error
     raise UserError(f"Expected '{path}' to end in .npy, .npz, .csv, .tsv or .parquet (got '{path.suffix}')")
+
+
+def merge_tables(tables: list[NodeColumns]) -> NodeColumns | None:
+    """Combine what two files say about the same nodes; the labels of the second take precedence."""
+    if len(tables) < 2:
+        return tables[0] if tables else None
+    first, second = tables
+    if first.num_rows != second.num_rows:
+        raise UserError(
+            f"Expected '{second.path}' to have {first.num_rows} rows, like '{first.path}' "
+            f"(got {second.num_rows})"
+        )
+    if first.ids is not None and second.ids is not None and not first.ids.equals(second.ids):
+        raise UserError(
+            f"Expected '{second.path}' to name the nodes of '{first.path}' in the same order (got others)"
+        )
+    return replace(
+        first,
+        ids=first.ids if first.ids is not None else second.ids,
+        features=first.features if first.features is not None else second.features,
+        labels=second.labels if second.labels is not None else first.labels,
+        classes=second.classes if second.labels is not None else first.classes,
+        targets=second.targets if second.targets is not None else first.targets,
+        splits=second.splits if second.splits is not None else first.splits,
+    )
 
 
 def check_surplus(nodes: NodeColumns, degrees: NDArray[np.integer[Any]], edges: Path) -> None:

@@ -28,7 +28,7 @@ from pipeline.ingest.external_sort import EdgeSpill, SortedEdges
 from pipeline.ingest.generators import minesweeper, power_law
 from pipeline.ingest.graph_collections import assemble, motifs, read_collection
 from pipeline.ingest.metis import read_metis
-from pipeline.ingest.node_tables import ColumnNames, NodeColumns, check_surplus, read_node_file
+from pipeline.ingest.node_tables import ColumnNames, NodeColumns, check_surplus, merge_tables, read_node_file
 from pipeline.ingest.published import BY_NAME, data_root, raw_file, read_published
 from pipeline.ingest.pyg_graphs import GraphTensors, raw_graph, read_graphs, read_pt, union_of
 from pipeline.runtime.errors import UserError
@@ -240,7 +240,7 @@ def _read_edges(options: SourceOptions, path: Path, directory: Path) -> RawGraph
         for purpose, file in (("features", options.features), ("labels", options.labels))
         if file is not None
     ]
-    nodes = _merge_tables(tables)
+    nodes = merge_tables(tables)
     if path.suffix in _GRAPH_SUFFIXES:
         raw = _read_graph_file(path, options)
         if nodes is not None and nodes.num_rows != raw.csr.num_nodes:
@@ -306,31 +306,6 @@ def _read_graph_file(path: Path, options: SourceOptions) -> RawGraph:
         features=np.zeros((size, 0), dtype=np.float32),
         labels=np.full(size, -1),
         splits=np.zeros((0, size), dtype=np.int8),
-    )
-
-
-def _merge_tables(tables: list[NodeColumns]) -> NodeColumns | None:
-    """Combine what two files say about the same nodes; the labels of the second take precedence."""
-    if len(tables) < 2:
-        return tables[0] if tables else None
-    first, second = tables
-    if first.num_rows != second.num_rows:
-        raise UserError(
-            f"Expected '{second.path}' to have {first.num_rows} rows, like '{first.path}' "
-            f"(got {second.num_rows})"
-        )
-    if first.ids is not None and second.ids is not None and not first.ids.equals(second.ids):
-        raise UserError(
-            f"Expected '{second.path}' to name the nodes of '{first.path}' in the same order (got others)"
-        )
-    return replace(
-        first,
-        ids=first.ids if first.ids is not None else second.ids,
-        features=first.features if first.features is not None else second.features,
-        labels=second.labels if second.labels is not None else first.labels,
-        classes=second.classes if second.labels is not None else first.classes,
-        targets=second.targets if second.targets is not None else first.targets,
-        splits=second.splits if second.splits is not None else first.splits,
     )
 
 
