@@ -168,9 +168,11 @@ def examine_cluster(cluster: Cluster, config: Config) -> Report:
     lines = cluster.logs(job).strip().splitlines()
     reached = Check("cluster", "ok", f"Ray {cluster.ray_version} at {cluster.address} runs jobs")
     if state.status != "SUCCEEDED" or not lines:
-        told = lines[-1] if lines else state.message
+        reason = lines[-1] if lines else state.message
         fix = f"cocn jobs logs {job} shows more"
-        return Report("problem", (Check("cluster", "problem", f"a job ends as {state.status}: {told}", fix),))
+        return Report(
+            "problem", (Check("cluster", "problem", f"a job ends as {state.status}: {reason}", fix),)
+        )
     checks = (reached, *_judge(Survey.model_validate_json(lines[-1]), cluster))
     return Report(_worst_status(checks), checks)
 

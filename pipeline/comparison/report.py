@@ -109,12 +109,12 @@ def _listed(names: Sequence[str]) -> str:
 
 def _origin(selection: Selection) -> str:
     """Where the numbers come from: how many trainings, when, from which source, on which device."""
-    some = selection.trainings
-    newest = datetime.fromtimestamp(max(training.start for training in some) / 1000, tz=UTC)
-    count = f"{len(some)} {'training' if len(some) == 1 else 'trainings'}"
+    trainings = selection.trainings
+    newest = datetime.fromtimestamp(max(training.start for training in trainings) / 1000, tz=UTC)
+    count = f"{len(trainings)} {'training' if len(trainings) == 1 else 'trainings'}"
     parts = [f"{count} of experiment {selection.experiment}", f"{newest:%d %B %Y}"]
-    parts += sorted({f"revision {training.revision}" for training in some if training.revision})
-    parts += sorted({training.device for training in some if training.device})
+    parts += sorted({f"revision {training.revision}" for training in trainings if training.revision})
+    parts += sorted({training.device for training in trainings if training.device})
     return " · ".join(parts)
 
 
@@ -231,8 +231,8 @@ def _pareto(trainings: Sequence[Training], cost: str, label: str, names: Sequenc
     ]
     means = []
     for model in sorted({t.model for t, _ in known}):
-        mine = [(value, t.test_metric) for t, value in known if t.model == model]
-        x, y = (statistics.fmean(column) for column in zip(*mine, strict=True))
+        points = [(value, t.test_metric) for t, value in known if t.model == model]
+        x, y = (statistics.fmean(column) for column in zip(*points, strict=True))
         means.append(Mark(model, x, y, f"mean: {y:.4f}", strong=True))
     front = pareto_front([(mark.x, mark.y) for mark in means], trainings[0].higher_is_better)
     metric = metric_name(trainings[0].metric)

@@ -78,12 +78,12 @@ def compare(selection: Selection) -> Comparison:
         here = [training for training in selection.trainings if training.dataset == dataset]
         upward = here[0].higher_is_better
         models = sorted({training.model for training in here})
-        some = [_summarise([t for t in here if t.model == model]) for model in models]
-        some.sort(key=lambda row: row.mean, reverse=upward)
-        pairs = correct_by_holm([contrast(here, a.model, b.model) for a, b in combinations(some, 2)])
-        rows += some
+        ranked = [_summarise([t for t in here if t.model == model]) for model in models]
+        ranked.sort(key=lambda row: row.mean, reverse=upward)
+        pairs = correct_by_holm([contrast(here, a.model, b.model) for a, b in combinations(ranked, 2)])
+        rows += ranked
         contrasts += pairs
-        sentences.append(_describe(some, pairs))
+        sentences.append(_describe(ranked, pairs))
     return Comparison(selection.experiment, tuple(rows), tuple(contrasts), tuple(sentences), selection.notes)
 
 
@@ -157,7 +157,7 @@ def _describe(rows: Sequence[Row], contrasts: Sequence[Contrast]) -> str:
     if len(rows) == 1:
         return f"{opening}."
     runner_up = rows[1]
-    told = f"{opening} and {runner_up.model} {format_score(runner_up)}; {_certainty(contrasts[0])}."
+    summary = f"{opening} and {runner_up.model} {format_score(runner_up)}; {_certainty(contrasts[0])}."
     costs = [
         _advantage(winner, runner_up, winner.train_seconds, runner_up.train_seconds, "trains", "faster"),
         _advantage(
@@ -170,7 +170,7 @@ def _describe(rows: Sequence[Row], contrasts: Sequence[Contrast]) -> str:
             _cheapest(rows, "peak_memory_mb", "needs least memory", "MB"),
         ]
     cost = " and ".join(filter(None, costs))
-    return f"{told} {cost[0].upper()}{cost[1:]}." if cost else told
+    return f"{summary} {cost[0].upper()}{cost[1:]}." if cost else summary
 
 
 def format_score(row: Row) -> str:

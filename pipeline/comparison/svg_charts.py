@@ -274,9 +274,9 @@ def _frame(parts: Sequence[str], x_axis: Axis, y_axis: Axis, x_label: str, y_lab
 def _legend(
     names: Sequence[str], shown: set[str], notes: Mapping[str, str] | None = None, first: int = 0
 ) -> str:
-    told = {name: f"{name} {(notes or {}).get(name, '')}".strip() for name in names if name in shown}
+    labels = {name: f"{name} {(notes or {}).get(name, '')}".strip() for name in names if name in shown}
     items = "".join(
-        f'<li class="{_colour(names, name, first)}">{escape(text)}</li>' for name, text in told.items()
+        f'<li class="{_colour(names, name, first)}">{escape(text)}</li>' for name, text in labels.items()
     )
     return f'<ul class="legend">{items}</ul>'
 

@@ -193,8 +193,8 @@ def first_problem(error: ValidationError, origins: Mapping[str, str], origin: st
     place = origins[max(named, key=len)] if named else origin
     more = f"; {error.error_count() - 1} more like it" if error.error_count() > 1 else ""
     expected = message.removeprefix("Input should be ")
-    told = f"Expected '{key}' to be {expected}" if expected != message else f"'{key}': {message}"
-    return f"{place}: {told} (got {hide_passwords(repr(problem['input']))}){more}"
+    expectation = f"Expected '{key}' to be {expected}" if expected != message else f"'{key}': {message}"
+    return f"{place}: {expectation} (got {hide_passwords(repr(problem['input']))}){more}"
 
 
 def _kind(value: object) -> str:

@@ -137,5 +137,5 @@ def _sum_second(indptr, indices, back_indptr, known, first, start, sums):
             weight = np.float32(1.0 / paths)
             for column in range(sums.shape[1]):
                 # Counts are integers: subtracting the node's own label leaves no rounding error.
-                mine = np.float32(1) if known[node] == column else np.float32(0)
-                sums[row, column] += weight * (first[other, column] - mine)
+                own = np.float32(1) if known[node] == column else np.float32(0)
+                sums[row, column] += weight * (first[other, column] - own)

@@ -153,10 +153,10 @@ def _write_classes(
     classes = origin.inputs.num_classes
     with scratch_rows(file, store.num_rows, classes + channels) as rows:
         with progress("predict", store.num_rows, kind) as bar:
-            for some in answers:
-                rows[some.row, :classes] = some.probabilities
-                rows[some.row, classes:] = some.embeddings
-                bar.advance(some.row.size)
+            for answer in answers:
+                rows[answer.row, :classes] = answer.probabilities
+                rows[answer.row, classes:] = answer.embeddings
+                bar.advance(answer.row.size)
         parts = part_of_rows(store, origin.config.data.split)
         write_parquet(file, store, parts, rows[:, :classes], rows[:, classes:])
         scores = dict(score_parts(rows[:, :classes], store, parts))

@@ -81,8 +81,8 @@ def race(request: Request, say: Say, out: Path | None = None) -> Race:
     selection = Selection("race", course.trainings, notes)
     comparison = compare(selection)
     verdict = pronounce(comparison)
-    told = Comparison("race", comparison.rows, comparison.contrasts, (verdict,), notes)
-    report = write_report(out or course.directory / _REPORT, told, selection)
+    shown = Comparison("race", comparison.rows, comparison.contrasts, (verdict,), notes)
+    report = write_report(out or course.directory / _REPORT, shown, selection)
     return Race(
         dataset=course.dataset,
         metric=comparison.rows[0].metric,

@@ -1,4 +1,4 @@
-"""RESULTS.md: every number from a record, none typed."""
+"""RESULTS.md: every number comes from a record, none is typed by hand."""
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,9 +58,9 @@ def _rows_of(table: str, found: Sequence[TrainingRecord]) -> Iterator[_Row]:
     """The cells of a table that have trainings, by settings."""
     for cell in cells_of(table):
         for scale in ("paper", "quick"):
-            mine = [record for record in found if _belongs(record, cell, scale)]
-            if mine:
-                yield _Row(scale, compare(cell, mine), mine)
+            matching = [record for record in found if _belongs(record, cell, scale)]
+            if matching:
+                yield _Row(scale, compare(cell, matching), matching)
 
 
 def _belongs(record: TrainingRecord, cell: Cell, scale: str) -> bool:
@@ -117,7 +117,7 @@ def _provenance_of(rows: Sequence[_Row]) -> str:
 
 
 def _measurements_table(measured: Sequence[Measurement]) -> str:
-    """Cases and values, a row a case."""
+    """Cases and values, one row per case."""
     keys = list(measured[0].case)
     values = list(dict.fromkeys(name for one in measured for name in one.values))
     lines = [f"| {' | '.join((*keys, *values))} |", "|" + "---|" * (len(keys) + len(values))]

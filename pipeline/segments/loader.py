@@ -141,10 +141,10 @@ class SegmentLoader:
         Raises:
             ValueError: if it comes from other rows, or a different batch size or seed.
         """
-        mine = self.state().model_dump(exclude={"epoch", "position"})
+        expected = self.state().model_dump(exclude={"epoch", "position"})
         theirs = state.model_dump(exclude={"epoch", "position"})
-        if mine != theirs:
-            raise ValueError(f"Expected 'state' to belong to a loader with {mine} (got {theirs})")
+        if expected != theirs:
+            raise ValueError(f"Expected 'state' to belong to a loader with {expected} (got {theirs})")
         self._step = self.plan.step_at(state.position)
         self._epoch = state.epoch
 

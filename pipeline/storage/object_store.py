@@ -191,7 +191,7 @@ class Remote:
             UserError: If the store refuses, or does not answer for longer than `storage.retry_seconds`.
         """
         deadline = time.monotonic() + self.storage.retry_seconds
-        wait, told = _FIRST_WAIT_SECONDS, False
+        wait, warned = _FIRST_WAIT_SECONDS, False
         while True:
             try:
                 return request(*self.filesystem())
@@ -206,9 +206,9 @@ class Remote:
                         f"Expected '{self}' to answer (got {reason} for {self.storage.retry_seconds:g} s): "
                         "the same command continues from here once it does"
                     ) from error
-                if not told:
+                if not warned:
                     logger.warning("%s does not answer (%s); trying again", self.root, reason)
-                    told = True
+                    warned = True
                 time.sleep(wait)
                 wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 

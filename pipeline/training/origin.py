@@ -48,11 +48,11 @@ class Origin(BaseModel):
         """
         found = Inputs.of(store, self.config)
         for name in ("task", "num_features", "num_classes", "num_edge_features", *self._further_sizes()):
-            mine, theirs = getattr(self.inputs, name), getattr(found, name)
-            if mine != theirs:
+            trained, theirs = getattr(self.inputs, name), getattr(found, name)
+            if trained != theirs:
                 raise UserError(
                     f"Expected '{store.place}' to fit '{checkpoint}', trained on {self.dataset} with "
-                    f"{name}={mine} (got {name}={theirs})"
+                    f"{name}={trained} (got {name}={theirs})"
                 )
 
     def require_store(self, store: GraphStore, checkpoint: Path | Remote, remedy: str = "") -> None:

@@ -46,15 +46,15 @@ def run_trial(point: dict[str, str | int | float | bool], settings: TrialSetting
     config = apply_point(settings.config, point)
     store = open_store(settings.store)
     training = _Training(lambda: train(config, store, ParentRun(settings.parent), variant=VARIANT))
-    directory, told = settings.directory(point), 0
+    directory, reported = settings.directory(point), 0
     while True:
         ended = training.wait(_POLL_SECONDS)
         scored = [record for record in read_epochs(directory) if record.val_metric is not None]
         # The scheduler ends a trial at its last epoch, before the test.
         due = [record for record in scored if ended or record.epoch + 1 < config.train.epochs]
-        for record in due[told:]:
+        for record in due[reported:]:
             tune.report(_report(record, scored))
-        told = len(due)
+        reported = len(due)
         if ended:
             training.raise_error()
             return
