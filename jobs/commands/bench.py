@@ -138,10 +138,10 @@ def baselines(
 def fullgraph(
     nodes: Annotated[int, typer.Option(min=1000, help="Nodes of the power-law graph.")] = 421_961,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = 3,
-    quick: Annotated[bool, typer.Option("--quick", help="One round on small graphs: does it run?")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Only check that it runs.")] = False,
     as_json: Json = False,
 ) -> None:
-    """A step of Sparse CoCN on a whole graph: against what it was, the roofline, its growth.
+    """Measure a step of Sparse CoCN on a whole graph: against its past, the roofline, and how it scales.
 
     Example: [bold]cocn bench fullgraph --nodes 421961 --json[/bold]
     """
@@ -154,10 +154,10 @@ def fullgraph(
 def start(
     nodes: Annotated[int, typer.Option(min=1000, help="Nodes of the graph in the store.")] = 421_961,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each measurement.")] = 3,
-    quick: Annotated[bool, typer.Option("--quick", help="One round on a small graph: does it run?")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Only check that it runs.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Seconds from the command to the first step, as a multiple of importing torch.
+    """Measure the time from the command to the first step, as a multiple of importing torch.
 
     Example: [bold]cocn bench start --json[/bold]
     """
@@ -170,7 +170,7 @@ def run_all(
     record: Annotated[
         bool, typer.Option("--record", help="Add a line per benchmark to pipeline/benchmarks/history.jsonl.")
     ] = False,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Minutes that each may take.")] = 3.0,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Minutes allowed for each.")] = 3.0,
 ) -> None:
     """Run every benchmark with its defaults, each for a few minutes at most.
 
@@ -185,7 +185,7 @@ def run_all(
         console.rule(name)
         measurement = measure(name, timeout=60 * minutes)
         if measurement is None:
-            console.print(f"did not end within {minutes:g} minutes (--minutes gives it more)")
+            console.print(f"did not finish within {minutes:g} minutes (allow more with --minutes)")
             continue
         console.print_json(data=measurement.numbers)
         if record:

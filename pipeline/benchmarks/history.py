@@ -1,4 +1,4 @@
-"""One line per benchmark and day: what it came to, at which revision, on which machine."""
+"""One line per benchmark and day: its numbers, at which revision, on which machine."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ HISTORY = Path(__file__).with_name("history.jsonl")
 
 
 class Measurement(BaseModel):
-    """What a benchmark came to."""
+    """The result of a benchmark."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,7 +27,7 @@ class Measurement(BaseModel):
 
 
 def measure(benchmark: str, timeout: float) -> Measurement | None:
-    """Run a benchmark in a process of its own; None if it does not end in time.
+    """Run a benchmark in a separate process; None if it does not finish in time.
 
     Args:
         benchmark: The sub-command of `cocn bench`.
@@ -51,7 +51,7 @@ def measure(benchmark: str, timeout: float) -> Measurement | None:
 
 
 def read_numbers(line: str) -> dict[str, float]:
-    """The numbers in a benchmark's line of JSON; what is no number is left out."""
+    """The numbers in a benchmark's line of JSON; anything else is left out."""
     values = json.loads(line)
     return {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
 
@@ -63,7 +63,7 @@ def append(measurement: Measurement, path: Path = HISTORY) -> None:
 
 
 def read_history(path: Path = HISTORY) -> list[Measurement]:
-    """Every measurement that was kept, oldest first."""
+    """Every recorded measurement, oldest first."""
     if not path.exists():
         return []
     return [Measurement.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -175,7 +175,7 @@ def stacked_chart(rows: Mapping[str, Mapping[str, float]], unit: str) -> str:
 
 
 def share_bars(rows: Sequence[tuple[str, Mapping[str, float]]]) -> str:
-    """One bar per row, cut into shares that add up to 1 and are named where there is room."""
+    """One bar per row, cut into shares that add up to 1, with names where there is room."""
     left, width, height, gap = 190.0, WIDTH - 200.0, 26.0, 10.0
     parts = []
     for number, (label, shares) in enumerate(rows):

@@ -26,7 +26,7 @@ def streaming_blocks(store: GraphStore, split: int, *, labels: bool = True) -> t
 
 
 def hop_blocks(store: GraphStore, split: int, hops: int, *, labels: bool = True) -> tuple[str, ...]:
-    """Blocks of a perceptron on averages hop by hop, which needs no positions."""
+    """Blocks for a perceptron on averages hop by hop, which needs no positions."""
     averages = []
     if store.manifest.num_features:
         averages = [f"mean-{hop}" for hop in range(1, 1 + hops)]

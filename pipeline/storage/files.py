@@ -115,10 +115,10 @@ def parse_sealed_json(text: bytes, place: str) -> dict[str, object]:
 
 
 def check_inside(names: Iterable[str], place: str) -> None:
-    """Refuse names of files that would lie outside the place whose listing has them.
+    """Refuse file names that lead outside the place whose listing contains them.
 
     Raises:
-        CorruptFileError: Naming the first one.
+        CorruptFileError: Naming the first such file.
     """
     for name in names:
         parts = name.split("/")

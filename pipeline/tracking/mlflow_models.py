@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Answer = Callable[[Sequence[int], str | None], pd.DataFrame]
 
-#: The alias of the version that was registered last.
+#: The alias of the most recently registered version.
 LATEST = "latest-trained"
 
 

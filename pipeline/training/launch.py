@@ -140,7 +140,7 @@ def train(
 
 
 def describe_data(run: Run, store: GraphStore) -> None:
-    """Tell MLflow what a run is trained on."""
+    """Record in MLflow what a run is trained on."""
     counts = store.manifest.model_dump(include={"num_nodes", "num_edges", "num_features", "num_classes"})
     place = str(store.place)
     run.log_dataset(store.manifest.name, store.digest[:32], hide_passwords(place), counts)

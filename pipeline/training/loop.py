@@ -261,6 +261,6 @@ def _describe_result(
 
 
 def _gates_of(model: nn.Module) -> dict[str, float]:
-    """How much each input block counts, of models that have blocks."""
+    """How much each input block counts, for models that have blocks."""
     gates: dict[str, float] = model.gates() if hasattr(model, "gates") else {}  # type: ignore[operator]
     return gates

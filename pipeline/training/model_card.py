@@ -18,7 +18,7 @@ def write_card(config: Config, store: GraphStore, result: TrainResult, *, task: 
         ("data", f"{result.dataset}, split {result.split} (store {store.digest[:12]})"),
         ("size", _size(store)),
         ("parts", _parts(store, config.data.split)),
-        ("epochs", f"{result.epochs}, the best being {result.best_epoch}, chosen on the validation part"),
+        ("epochs", f"{result.epochs}; the best, chosen on the validation part, is {result.best_epoch}"),
         ("seed", str(result.seed)),
         ("licence of the software", "Apache-2.0; that of the data applies to what is learned from it"),
     ]

@@ -75,7 +75,7 @@ class TrainResult(BaseModel):
     test_rows: int | None = None
     """Labelled test rows that were scored: a sample if the time budget is too small for all."""
     gates: dict[str, float] = {}
-    """Share of each input block in what a modern model, or SIGN, reads; empty for other models."""
+    """Weight of each input block in a modern model or SIGN, as a share; empty for other models."""
     out_of_time: bool = False
     """Whether the time budget ended it; with a larger one it continues."""
 

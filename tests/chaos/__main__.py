@@ -107,7 +107,7 @@ class Harness:
 
 @contextmanager
 def build_bench(root: Path, *, tracker: bool) -> Iterator[tuple[Bench, dict[str, Line]]]:
-    """A store, a training on it, an object store and, where asked for, a tracking server."""
+    """A store, a training on it, an object store and, if requested, a tracking server."""
     from pipeline.config.settings import SourceOptions
     from pipeline.tracking.runs import start_parent
     from pipeline.training.launch import train

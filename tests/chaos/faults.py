@@ -1,4 +1,4 @@
-"""The faults: what they hit, and how that is put right again."""
+"""The faults: what they hit, and how it is restored."""
 
 import contextlib
 import os

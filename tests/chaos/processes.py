@@ -1,4 +1,4 @@
-"""Commands in processes of their own, forked from one that has imported everything: a start costs nothing."""
+"""Commands in separate processes, forked from one that has imported everything, so that starting is cheap."""
 
 import contextlib
 import multiprocessing
@@ -31,7 +31,7 @@ def make_context() -> ForkServerContext:
 
 
 def run_command(words: Sequence[str], environment: Mapping[str, str], log: str) -> None:
-    """Be a command: the words of a shell, its environment, and one file for all that it says."""
+    """Become a command: its arguments, its environment, and one file for all its output."""
     import warnings
 
     from jobs import cli
@@ -78,7 +78,7 @@ class Command:
         return self.process.exitcode
 
     def end(self) -> None:
-        """End it with all that it started."""
+        """End it and everything that it started."""
         family = self.family()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)

@@ -60,7 +60,7 @@ class Job:
 
 
 def digests(directory: Path) -> Facts:
-    """SHA-256 of every file of a store, but for how long things took."""
+    """SHA-256 of every file of a store, except the timings."""
     files = [path for path in sorted(directory.rglob("*")) if path.is_file() and path.name not in UNSTABLE]
     return {str(path.relative_to(directory)): file_sha256(path) for path in files}
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pipeline.models.opponents.operators import Kind, make_matrix
 
 Floats = NDArray[np.float32]
-#: Computed of the graph when training begins; `stored` ones are input blocks of the store.
+#: Computed from the graph when training begins; `stored` ones are input blocks of the store.
 Content = Literal["features", "degrees", "stored"]
 
 
@@ -55,7 +55,7 @@ def compute_blocks(blocks: tuple[Block, ...], x: Floats, adjacency: Any) -> list
 def _levels(content: Content, kind: Kind, hops: int, x: Floats, adjacency: Any) -> Iterator[Floats]:
     """The content after 0, 1, … `hops` steps."""
     if content == "stored":
-        raise ValueError("Expected blocks that are computed of the graph (got stored ones)")
+        raise ValueError("Expected blocks that are computed from the graph (got stored ones)")
     if content == "degrees":
         yield _log_degrees(adjacency)
         return

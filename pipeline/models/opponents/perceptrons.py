@@ -49,7 +49,7 @@ class RowOpponent(Opponent):
     def fit(self, rows: RowBatch) -> None:
         """Take the scale of every block from some rows."""
         for block, scale, values in zip(self.blocks, self.scales, rows.blocks, strict=True):
-            if block.content != "stored":  # which are brought to scale in the store
+            if block.content != "stored":  # stored blocks are already scaled
                 scale.fit(values)  # type: ignore[operator]
 
     def encode(self, graph: OpponentGraph) -> Tensor:
