@@ -14,6 +14,7 @@ from typing import cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from cocn.diagonal import Band, DiagonalConvolution
 from cocn.windows import add_average, average_windows, chunks, num_windows, part
@@ -60,6 +61,7 @@ class _MaxPool(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         cells, out = ctx.saved_tensors
         kernel_size, width = ctx.kernel_size, grad.size(-1)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from cocn.windows import (
     accumulate_taps,
@@ -159,6 +160,7 @@ class _Diagonal(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         h, near, node_weight, edge_weight, active = ctx.saved_tensors
         step, kernel_size = ctx.step, node_weight.size(0)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from cocn.diagonal import Band
 from cocn.permutation import circulant_matrix, circular_filter, num_taps
@@ -183,6 +184,7 @@ class _Skew(torch.autograd.Function):
         return _skewed(padded, x.size(0), width).contiguous()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         length, sequences, width = grad.shape
         padded = grad.new_zeros(length, sequences, length + width)
@@ -248,10 +250,10 @@ class _FilterBand(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, plane, tau, taps, width):  # type: ignore[no-untyped-def]
-        length, heads, span = plane.shape
+        length, heads, _ = plane.shape
         along_rows, along_columns = _band_filters(plane, tau, taps, width)
         ctx.save_for_backward(along_rows, along_columns)
-        ctx.taps, ctx.span = taps, span
+        ctx.taps = taps
         out = plane.new_empty(length, heads, width)
         for places in chunks(length, plane):
             columns = _columns(places, taps, width, length, plane.device)
@@ -261,21 +263,28 @@ class _FilterBand(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         along_rows, along_columns = ctx.saved_tensors
-        length, heads, width = grad.shape
-        grad = grad.contiguous()
-        grad_plane = grad.new_zeros(length, heads, ctx.span)
-        for places in chunks(length, grad_plane):
-            inner = _clear_past_end(part(grad, places).clone(), places.start, length) @ along_columns.t()
-            by_column = grad.new_zeros(len(places) + inner.size(-1) - 1, heads, inner.size(-1))
-            _turned(by_column, len(places)).copy_(inner)
-            columns = _columns(places, ctx.taps, width, length, grad.device)
-            if isinstance(columns, slice):
-                grad_plane[columns] += by_column @ along_rows.t()
-            else:
-                grad_plane.index_add_(0, columns, by_column @ along_rows.t())
-        return grad_plane, None, None, None
+        # Autocast may be on here although it was off going forward.
+        with torch.autocast(grad.device.type, enabled=False):
+            return _filter_back(grad.contiguous(), along_rows, along_columns, ctx.taps), None, None, None
+
+
+def _filter_back(grad: Tensor, along_rows: Tensor, along_columns: Tensor, taps: int) -> Tensor:
+    """Adjoint of the filter along both axes."""
+    length, heads, width = grad.shape
+    grad_plane = grad.new_zeros(length, heads, along_rows.size(0))
+    for places in chunks(length, grad_plane):
+        inner = _clear_past_end(part(grad, places).clone(), places.start, length) @ along_columns.t()
+        by_column = grad.new_zeros(len(places) + inner.size(-1) - 1, heads, inner.size(-1))
+        _turned(by_column, len(places)).copy_(inner)
+        columns = _columns(places, taps, width, length, grad.device)
+        if isinstance(columns, slice):
+            grad_plane[columns] += by_column @ along_rows.t()
+        else:
+            grad_plane.index_add_(0, columns, by_column @ along_rows.t())
+    return grad_plane
 
 
 def _band_filters(plane: Tensor, tau: float, taps: int, width: int) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from cocn.windows import chunks, part
 
@@ -65,6 +66,7 @@ class _Gather(torch.autograd.Function):
         return sequence
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         x, order, rank = ctx.saved_tensors
         graphs, heads, length = order.shape
@@ -89,6 +91,7 @@ class _Scatter(torch.autograd.Function):
         return by_node
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         by_node, rows, slots = ctx.saved_tensors
         graphs, heads, length = ctx.rank_shape
@@ -166,11 +169,14 @@ class _Filter(torch.autograd.Function):
         return _filter(x, tau, lengths, transpose)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         if ctx.lengths is not None:
             # Padded places are zero in the forward pass, but gradients may well arrive there.
             grad = grad * _inside(grad, ctx.lengths).unsqueeze(-1)
-        return _filter(grad, ctx.tau, ctx.lengths, not ctx.transpose), None, None, None
+        # Autocast may be on here although it was off going forward.
+        with torch.autocast(grad.device.type, enabled=False):
+            return _filter(grad, ctx.tau, ctx.lengths, not ctx.transpose), None, None, None
 
 
 def _filter(x: Tensor, tau: float, lengths_G: Tensor | None, transpose: bool) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from cocn.sparse_rows import SparseRows, has_compiler
 
@@ -99,6 +100,7 @@ class _Propagate(torch.autograd.Function):
         return _multiply(adjacency, x, power, backend)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         return _multiply(ctx.adjacency, grad, ctx.power, ctx.backend), None, None, None
 

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 RankGradient = Literal["pairwise", "taylor"]
 
@@ -92,6 +93,7 @@ class _PairwiseRank(torch.autograd.Function):
         return ranks.to(position.dtype)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         position, ranks, counts, scale = ctx.saved_tensors
         slope = pairwise_slopes(position, ranks)
@@ -122,6 +124,7 @@ class _TaylorRank(torch.autograd.Function):
         return ranks.to(position.dtype)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         order, ranks, counts, scale = ctx.saved_tensors
         grad = grad * (ranks < counts)

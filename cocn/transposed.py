@@ -11,6 +11,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from cocn.windows import (
     accumulate_weight_gradient,
@@ -102,6 +103,7 @@ class _Transposed(torch.autograd.Function):
         return spread(x, weight, step, length, bias)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         x, weight = ctx.saved_tensors
         grad = grad.contiguous()
@@ -130,6 +132,7 @@ class _Recover(torch.autograd.Function):
         return removed
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         (active,) = ctx.saved_tensors
         grad_h = grad.new_zeros(num_windows(grad.size(0), ctx.step), *grad.shape[1:])

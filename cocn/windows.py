@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 #: Rows (places × sequences) of a chunk on CPU; at 64 channels it takes 1 MB of cache.
 CHUNK_ROWS = 4096
@@ -144,6 +145,7 @@ class _AddAverage(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[no-untyped-def]
         grad_x = None
         if ctx.needs_input_grad[1]:
