@@ -175,6 +175,10 @@ class CoCN(nn.Module):
 
         Args:
             data: a PyG ``Data`` or ``Batch``, or x together with the tensors of :func:`cocn.graphs.prepare`.
+                Where it has no ``edge_attr`` its ``edge_weight`` is read.
+
+        Raises:
+            ValueError: the model reads edge features and there are not ``edge_channels`` of them.
         """
         if isinstance(data, GraphBatch):
             return data
@@ -189,9 +193,10 @@ class CoCN(nn.Module):
                 "num_nodes",
             )
             tensors = {name: getattr(data, name, None) for name in names} | tensors
-            if not self._reads_edge_attr(tensors["edge_attr"]):
+            if tensors["edge_attr"] is None or not self.structure_features:
                 tensors["edge_attr"] = getattr(data, "edge_weight", None)
             data = data.x
+        self._check_edge_channels(tensors.get("edge_attr"))
         truncate = self.truncate if self.position_source == "implicit" else None
         return prepare(
             data,
@@ -202,11 +207,14 @@ class CoCN(nn.Module):
             find_orbits=self.task != "graph",
         )
 
-    def _reads_edge_attr(self, edge_attr: Tensor | None) -> bool:
-        return (
-            edge_attr is not None
-            and edge_attr.reshape(edge_attr.size(0), -1).size(1) == self.stack.edge_channels
-        )
+    def _check_edge_channels(self, edge_attr: Tensor | None) -> None:
+        if edge_attr is None or not self.structure_features:
+            return
+        channels = edge_attr.shape[1:].numel()
+        if channels != self.stack.edge_channels:
+            raise ValueError(
+                f"Expected 'edge_attr' to have {self.stack.edge_channels} channels (got {channels})"
+            )
 
     def forward(self, data: Any, edge_index: Tensor | None = None, **tensors: Any) -> Tensor:
         """Predict.
