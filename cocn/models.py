@@ -20,7 +20,7 @@ from cocn.networks import CompressionStack, RecoveryStack, StackSettings
 from cocn.permutation import circular_filter, gate, gather_sequence, scatter_sequence
 from cocn.positions import PositionRegression, Propagation
 from cocn.propagation import NormalisedAdjacency
-from cocn.ranking import PAIRWISE_LIMIT, RankGradient, Ranks, rank
+from cocn.ranking import PAIRWISE_LIMIT, NormaliseRankGradient, RankGradient, Ranks, normalises, rank
 from cocn.ties import Ties
 
 PositionSource = Literal["explicit", "implicit", "fixed"]
@@ -60,7 +60,10 @@ class CoCN(nn.Module):
         propagated_features: K for input features [X, ÃX, …, Ã^K X] in place of X.
         edge_channels: channels of the edge features.
         rank_gradient: surrogate gradient of ranks; None for pairwise on small graphs, taylor on large ones.
-        normalise_rank_gradient: divide the taylor gradient by the number of nodes.
+        normalise_rank_gradient: divide the taylor gradient by the number of nodes; ``"all"`` divides the
+            pairwise one too. With True, the pairwise gradient stays that of the paper, and so the gradient of
+            the positions is hundreds of times larger at 512 nodes than at 513, where taylor takes over by
+            itself; take ``"all"`` for graphs on both sides of that, for clipping or for plain descent.
         ties: arrangement of nodes before ranking.
         self_loops: add self-loops to Ã.
         truncate: hops of the structural positions computed for small graphs.
@@ -95,7 +98,7 @@ class CoCN(nn.Module):
         propagated_features: int = 0,
         edge_channels: int = 1,
         rank_gradient: RankGradient | None = None,
-        normalise_rank_gradient: bool = True,
+        normalise_rank_gradient: NormaliseRankGradient = True,
         ties: Ties = "auto",
         self_loops: bool = True,
         truncate: int = 4,
@@ -291,7 +294,7 @@ class CoCN(nn.Module):
         """Order the nodes of each graph by each head."""
         position_BHN = graph.pad(self.regress_positions(graph)[:, heads]).transpose(1, 2)
         gradient = self.rank_gradient or ("pairwise" if graph.max_length <= PAIRWISE_LIMIT else "taylor")
-        normalise = self.normalise_rank_gradient and gradient == "taylor"
+        normalise = normalises(self.normalise_rank_gradient, gradient)
         return rank(position_BHN.contiguous(), graph.padded_lengths, gradient, normalise)
 
     def permute(self, h_BNC: Tensor, ranks: Ranks, gates_BHN: Tensor, lengths_G: Tensor | None) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 RankGradient = Literal["pairwise", "taylor"]
+NormaliseRankGradient = bool | Literal["all"]
 
 #: Above this many nodes the O(N²) pairwise surrogate gives way to the O(N log N) Taylor form.
 PAIRWISE_LIMIT = 512
@@ -50,7 +51,8 @@ def rank(
     Deviation: with ``normalise`` the Taylor gradient is divided by the number of nodes. It is a sum over
     all pairs, so without it the step on the positions grows with the graph: from a few hundred nodes on it
     makes up nearly all of the gradient's norm, so that plain gradient descent diverges and clipping stalls
-    the rest of the network. Adam without clipping is unaffected.
+    the rest of the network. Adam without clipping is unaffected. The pairwise gradient is such a sum as
+    well; models divide it only where asked to (``normalise_rank_gradient`` of :class:`cocn.models.CoCN`).
 
     Args:
         position_BHN: approximate positions r_A.
@@ -133,6 +135,11 @@ class _TaylorRank(torch.autograd.Function):
         later = in_order.flip(-1).cumsum(-1).flip(-1) - in_order
         grad_position = 0.25 * (ranks * grad - later.gather(-1, ranks))
         return grad_position * scale, None, None, None, None
+
+
+def normalises(setting: NormaliseRankGradient, gradient: RankGradient) -> bool:
+    """Whether a model with this setting divides this gradient by the number of nodes."""
+    return setting == "all" or (bool(setting) and gradient == "taylor")
 
 
 def window_ranks(position_RHS: Tensor, normalise: bool = False) -> Tensor:

@@ -20,7 +20,7 @@ from cocn.compressed import CompressedLayer
 from cocn.diagonal import DiagonalConvolution
 from cocn.graphs import GraphBatch
 from cocn.models import CoCN
-from cocn.ranking import PAIRWISE_LIMIT
+from cocn.ranking import PAIRWISE_LIMIT, RankGradient, normalises
 from cocn.transposed import TransposedLayer
 
 
@@ -163,8 +163,8 @@ def forward(model: CoCN, graph: GraphBatch) -> Tensor:
 
 
 def _head(model: CoCN, X: Tensor, A: Tensor | None, r_A: Tensor, longest: int) -> Tensor:
-    gradient = model.rank_gradient or ("pairwise" if longest <= PAIRWISE_LIMIT else "taylor")
-    if gradient == "taylor" and model.normalise_rank_gradient:
+    gradient: RankGradient = model.rank_gradient or ("pairwise" if longest <= PAIRWISE_LIMIT else "taylor")
+    if normalises(model.normalise_rank_gradient, gradient):
         r_A = r_A.detach() + (r_A - r_A.detach()) / r_A.numel()
     P = permutation_matrix(absolute_positions(r_A, gradient), model.tau)
     E = None if A is None else torch.einsum("ij,jke,lk->ile", P, A, P)

@@ -16,7 +16,7 @@ from cocn.graphs import GraphBatch
 from cocn.heads import max_over_sets
 from cocn.models import ALL_HEADS, CoCN
 from cocn.permutation import circular_filter, gate
-from cocn.ranking import window_ranks
+from cocn.ranking import normalises, window_ranks
 from cocn.segments import SegmentBatch, check_segment_length, window_adjacency, window_index
 
 
@@ -104,7 +104,8 @@ class SegmentCoCN(CoCN):
         gates_SG = None
         if positions_UH is not None and positions_UH.requires_grad:
             head = torch.arange(heads, device=index_RHS.device)[:, None]
-            gates = gate(window_ranks(positions_UH[index_RHS, head]), self.tau)
+            normalise = normalises(self.normalise_rank_gradient, "pairwise")
+            gates = gate(window_ranks(positions_UH[index_RHS, head], normalise), self.tau)
             gates_SG = gates.permute(2, 0, 1).reshape(length, -1)
             sequence = sequence * gates_SG.unsqueeze(-1)
         sequence = circular_filter(sequence, self.tau)

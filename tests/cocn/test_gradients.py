@@ -85,3 +85,36 @@ def test_every_gradient_written_by_hand_refuses_a_second_derivative() -> None:
     assert ours
     marked = {each for each in ours if hasattr(each.backward, "__wrapped__")}
     assert not set(ours) - marked
+
+
+def position_gradient(num_nodes: int, **settings: Any) -> float:
+    """Norm of the gradient of a mean loss in the regression of the positions."""
+    torch.manual_seed(3)
+    graph = random_graph(1, num_nodes, 3 * num_nodes, dtype=torch.float32)
+    model = build(ExpandedCoCN, **settings)
+    assert model.positions is not None
+    model(graph.x, **graph.tensors()).square().mean().backward()
+    found = [parameter.grad for parameter in model.positions.parameters()]
+    return float(torch.cat([each.flatten() for each in found if each is not None]).norm())
+
+
+def test_position_gradients_of_all_sizes_are_alike_where_all_are_normalised() -> None:
+    """At 512 nodes the surrogate changes from pairwise to taylor."""
+    before, after = (position_gradient(size, normalise_rank_gradient="all") for size in (512, 513))
+    assert 1 / 3 < before / after < 3
+    plain_before, plain_after = (position_gradient(size) for size in (512, 513))
+    assert plain_before == pytest.approx(512 * before, rel=1e-3)
+    assert plain_after == after
+
+
+def test_gradients_in_segments_are_divided_by_their_length() -> None:
+    graph = random_graph(1, 20, 60, dtype=torch.float32)
+    found = []
+    for setting in (True, "all"):
+        torch.manual_seed(3)
+        model = build(SegmentCoCN, normalise_rank_gradient=setting)
+        assert model.positions is not None
+        model(graph.x, **graph.tensors()).square().sum().backward()
+        found.append([parameter.grad for parameter in model.positions.parameters()])
+    for plain, normalised in zip(*found, strict=True):
+        torch.testing.assert_close(normalised, plain / 4)
