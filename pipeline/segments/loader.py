@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from cocn.loading.records import compact
 from cocn.segments import SegmentBatch
 from pipeline.segments.batching import BatchPlan, EpochOrder
 from pipeline.segments.prefetch import Prefetcher
@@ -15,7 +16,6 @@ from pipeline.segments.records import (
     NodeTable,
     Records,
     SegmentSource,
-    compact,
     gather_columns,
     gather_rows,
 )

@@ -3,14 +3,11 @@
 Legend: n nodes, R records, U distinct nodes, H heads, b segment length, W words, D features, P positions.
 """
 
-# mypy: allow-untyped-decorators, allow-untyped-defs
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from pipeline.segments.windows import Segments, Windows
@@ -205,17 +202,6 @@ def gather_rows(array: NDArray[np.float32], ids: NDArray[np.integer], out: NDArr
     np.take(array, ids, axis=0, out=out, mode="clip")
 
 
-def compact(ids: NDArray[np.int32], index: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Number the distinct ids in order of appearance: `ids = distinct[index]`; fills `index`.
-
-    A hash table of twice the batch size is faster than sorting, and does not grow with the graph.
-    """
-    capacity = 1 << max(4, int(2 * ids.size - 1).bit_length())
-    distinct = np.empty(ids.size, dtype=np.int32)
-    count = _compact(ids.reshape(-1), index.reshape(-1), distinct, np.full(capacity, -1, dtype=np.int32))
-    return distinct[:count]
-
-
 def _as_slice(rows: NDArray[np.int64]) -> slice | NDArray[np.int64]:
     """A slice if the rows are consecutive, so that the mapped columns are viewed instead of copied."""
     if rows.size and rows[-1] - rows[0] == rows.size - 1 and (np.diff(rows) == 1).all():
@@ -235,20 +221,3 @@ def _reorder(parts: list[Records], back: NDArray[np.int64]) -> Records:
         label=np.concatenate([part.label for part in parts])[back],
         windows=windows,
     )
-
-
-@njit(cache=True, nogil=True)
-def _compact(ids, index, distinct, table):
-    mask = table.size - 1
-    count = 0
-    for place in range(ids.size):
-        key = ids[place]
-        slot = (np.int64(key) * np.int64(0x9E3779B1) >> np.int64(7)) & mask
-        while table[slot] >= 0 and distinct[table[slot]] != key:
-            slot = (slot + 1) & mask
-        if table[slot] < 0:
-            table[slot] = count
-            distinct[count] = key
-            count += 1
-        index[place] = table[slot]
-    return count

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cocn.loading.records import compact
 from pipeline.orders.sequences import from_order
-from pipeline.segments.records import MemorySource, NodeTable, compact
+from pipeline.segments.records import MemorySource, NodeTable
 from pipeline.segments.windows import build_segments
 from pipeline.store.arrays import CSR
 
