@@ -22,6 +22,7 @@ from cocn.positions import PositionRegression, Propagation
 from cocn.propagation import NormalisedAdjacency
 from cocn.ranking import PAIRWISE_LIMIT, NormaliseRankGradient, RankGradient, Ranks, normalises, rank
 from cocn.ties import Ties
+from cocn.transposed import RecoveryScale
 
 PositionSource = Literal["explicit", "implicit", "fixed"]
 #: Initial scale of the last linear map.
@@ -49,6 +50,8 @@ class CoCN(nn.Module):
         pool_layers: L2, layers whose step is the kernel size.
         final_layer: one more layer of unit step at the end.
         residual: residual compressed and transposed convolutions.
+        recovery_scale: how strongly pooled signals return to nodes in residual transposed convolutions: as
+            the paper prints it or as its authors' code has it (see :class:`cocn.transposed.TransposedLayer`).
         dropout: dropout rate.
         feature_dropout: dropout rate of the input features.
         position_source: ``explicit`` regresses positions from x, ``implicit`` from structural positions,
@@ -88,6 +91,7 @@ class CoCN(nn.Module):
         pool_layers: int = 1,
         final_layer: bool = False,
         residual: bool = False,
+        recovery_scale: RecoveryScale = "print",
         dropout: float = 0.0,
         feature_dropout: float = 0.0,
         position_source: PositionSource = "explicit",
@@ -134,6 +138,7 @@ class CoCN(nn.Module):
             dropout=dropout,
             node_features=node_features,
             edge_channels=edge_channels if structure_features else 0,
+            recovery_scale=recovery_scale,
         )
         read_channels = max(in_channels, 1)
         # Without node features the convolutions and skips read none, so there is nothing to map either.

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from cocn.compressed import CompressedLayer
 from cocn.diagonal import Band
-from cocn.transposed import TransposedLayer
+from cocn.transposed import RecoveryScale, TransposedLayer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,7 @@ class StackSettings:
     dropout: float
     node_features: bool
     edge_channels: int
+    recovery_scale: RecoveryScale = "print"
 
     @property
     def kernel_size(self) -> int:
@@ -104,7 +105,12 @@ class RecoveryStack(nn.Module):
         self.steps = settings.steps
         self.layers = nn.ModuleList(
             TransposedLayer(
-                settings.channels, settings.kernel_size, step, settings.residual, settings.dropout
+                settings.channels,
+                settings.kernel_size,
+                step,
+                settings.residual,
+                settings.dropout,
+                settings.recovery_scale,
             )
             for step in reversed(settings.steps)
         )

@@ -136,7 +136,7 @@ def transposed_layer(layer: TransposedLayer, H: Tensor, skip: Tensor) -> Tensor:
     recovered = torch.einsum("jpc,poc->jo", read, layer.convolution.weight.flip(0)) + layer.convolution.bias
     if not layer.residual:
         return torch.relu(recovered) + skip
-    return torch.relu(read.mean(1)) - recovered + skip
+    return torch.relu(layer.gain * read.mean(1)) - recovered + skip
 
 
 def forward(model: CoCN, graph: GraphBatch) -> Tensor:

@@ -8,6 +8,7 @@ Legend: N places, G sequences (graphs × heads), C and O channels, K kernel size
 from __future__ import annotations
 
 import math
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,8 @@ from cocn.windows import (
     spread_average_over,
 )
 
+RecoveryScale = Literal["print", "authors"]
+
 
 class TransposedLayer(nn.Module):
     r"""Recover the features of a lower level, with the skip from the matching layer on the way down.
@@ -34,13 +37,34 @@ class TransposedLayer(nn.Module):
 
     Deviation: the paper draws the skip in its network figure and leaves it out of the equation; without it no
     feature of a single node survives the pooling.
+
+    Args:
+        channels: C.
+        kernel_size: K.
+        step: step s of the matching layer on the way down.
+        residual: the second equation in place of the first.
+        dropout: dropout rate of TConv.
+        recovery_scale: weight of a set in the average of the residual layer: 1/K with ``print``, as the paper
+            prints it; s/K with ``authors``, as in the code its authors released. They differ where s > 1:
+            after dilation a window of K = s holds one set, so 1/K returns it K times weaker.
     """
 
-    def __init__(self, channels: int, kernel_size: int, step: int, residual: bool, dropout: float) -> None:
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: int,
+        step: int,
+        residual: bool,
+        dropout: float,
+        recovery_scale: RecoveryScale = "print",
+    ) -> None:
         super().__init__()
+        if recovery_scale not in get_args(RecoveryScale):
+            raise ValueError(f"Expected 'recovery_scale' to be 'print' or 'authors' (got {recovery_scale!r})")
         self.kernel_size = kernel_size
         self.step = step
         self.residual = residual
+        self.gain = float(step) if recovery_scale == "authors" else 1.0
         self.convolution = TransposedConvolution(channels, channels, kernel_size)
         self.dropout = nn.Dropout(dropout)
 
@@ -53,7 +77,7 @@ class TransposedLayer(nn.Module):
         if not self.residual:
             return skip_NGC + self.dropout(torch.relu(self.convolution(h_MGC, self.step, length)))
         removed = self.dropout(self.convolution(h_MGC, self.step, length, negate=True))
-        return _Recover.apply(removed, h_MGC, skip_NGC, self.kernel_size, self.step)
+        return _Recover.apply(removed, h_MGC, skip_NGC, self.kernel_size, self.step, self.gain)
 
     def extra_repr(self) -> str:
         return f"step={self.step}, residual={self.residual}"
@@ -115,17 +139,17 @@ class _Transposed(torch.autograd.Function):
 
 
 class _Recover(torch.autograd.Function):
-    """removed + ReLU(AvgPool(Dilat(h))) + skip, written over `removed`."""
+    """removed + ReLU(gain · AvgPool(Dilat(h))) + skip, written over `removed`."""
 
     @staticmethod
-    def forward(ctx, removed, h, skip, kernel_size, step):  # type: ignore[no-untyped-def]
+    def forward(ctx, removed, h, skip, kernel_size, step, gain):  # type: ignore[no-untyped-def]
         ctx.mark_dirty(removed)
-        ctx.kernel_size, ctx.step = kernel_size, step
+        ctx.kernel_size, ctx.step, ctx.gain = kernel_size, step, gain
         active = torch.empty_like(removed, dtype=torch.bool)
         for places in chunks(removed.size(0), removed):
             target = part(removed, places)
             members = torch.zeros_like(target)
-            spread_average_over(members, h, kernel_size, places, step)
+            spread_average_over(members, h, kernel_size, places, step, gain)
             torch.gt(members, 0, out=part(active, places))
             target.add_(members.relu_()).add_(part(skip, places))
         ctx.save_for_backward(active)
@@ -138,5 +162,5 @@ class _Recover(torch.autograd.Function):
         grad_h = grad.new_zeros(num_windows(grad.size(0), ctx.step), *grad.shape[1:])
         for places in chunks(grad.size(0), grad):
             inner = part(grad, places) * part(active, places)
-            average_back(grad_h, inner, ctx.kernel_size, places, ctx.step)
-        return grad, grad_h, grad, None, None
+            average_back(grad_h, inner, ctx.kernel_size, places, ctx.step, ctx.gain)
+        return grad, grad_h, grad, None, None, None

@@ -112,20 +112,24 @@ def average_spread(y_MGC: Tensor, kernel_size: int, step: int, length: int) -> T
     return x
 
 
-def spread_average_over(target: Tensor, y_MGC: Tensor, kernel_size: int, places: range, step: int) -> None:
-    """Add AvgPool(Dilat(y)) at a chunk of places, in place."""
+def spread_average_over(
+    target: Tensor, y_MGC: Tensor, kernel_size: int, places: range, step: int, gain: float = 1.0
+) -> None:
+    """Add gain · AvgPool(Dilat(y)) at a chunk of places, in place."""
     for tap in range(kernel_size):
         window, place = _windows_over(places, tap, step)
         rows = target[place::step]
-        rows.add_(y_MGC[window : window + rows.size(0)], alpha=1 / kernel_size)
+        rows.add_(y_MGC[window : window + rows.size(0)], alpha=gain / kernel_size)
 
 
-def average_back(y_MGC: Tensor, target_PGC: Tensor, kernel_size: int, places: range, step: int) -> None:
+def average_back(
+    y_MGC: Tensor, target_PGC: Tensor, kernel_size: int, places: range, step: int, gain: float = 1.0
+) -> None:
     """Adjoint of :func:`spread_average_over`: add the gradient of a chunk of places, in place."""
     for tap in range(kernel_size):
         window, place = _windows_over(places, tap, step)
         rows = target_PGC[place::step]
-        y_MGC[window : window + rows.size(0)].add_(rows, alpha=1 / kernel_size)
+        y_MGC[window : window + rows.size(0)].add_(rows, alpha=gain / kernel_size)
 
 
 def add_average_to(target: Tensor, x_NGC: Tensor, kernel_size: int, windows: range, step: int) -> None:

@@ -120,6 +120,7 @@ def test_batches_of_long_graphs_equal_the_dense_equations(band_route: BandRoute,
         (False, 1, {"rank_gradient": "taylor"}),
         (False, 1, {"rank_gradient": "taylor", "normalise_rank_gradient": False}),
         (False, 1, {"rank_gradient": "pairwise", "normalise_rank_gradient": "all"}),
+        (False, 1, {"recovery_scale": "authors"}),
     ],
 )
 def test_variants_equal_the_dense_equations(

@@ -1,10 +1,12 @@
 """Transposed layers: from node sets back to their members."""
 
+from typing import get_args
+
 import pytest
 import torch
 
 from cocn import reference
-from cocn.transposed import TransposedConvolution, TransposedLayer
+from cocn.transposed import RecoveryScale, TransposedConvolution, TransposedLayer
 from tests.cocn.cases import error
 
 F64 = torch.float64
@@ -32,6 +34,26 @@ def test_residual_layer_by_hand() -> None:
     assert out.flatten().tolist() == [2 - 4 + 10, 2 - 4 + 20, 0 + 6 + 30]
 
 
+def test_recovery_scale_of_the_authors_by_hand() -> None:
+    """K = s = 2: a set counts s/K = 1 in place of 1/K = ½; with unit steps both are ½."""
+    sets, skip = torch.tensor([4.0, -6.0]).view(2, 1, 1), torch.zeros(3, 1, 1)
+    found = {}
+    for scale in get_args(RecoveryScale):
+        layer = TransposedLayer(1, 2, 2, residual=True, dropout=0.0, recovery_scale=scale)
+        torch.nn.init.zeros_(layer.convolution.weight)
+        found[scale] = layer(sets, skip).flatten().tolist()
+    assert found == {"print": [2, 2, 0], "authors": [4, 4, 0]}
+    unit = TransposedLayer(1, 2, 1, residual=True, dropout=0.0, recovery_scale="authors")
+    torch.nn.init.zeros_(unit.convolution.weight)
+    assert unit(sets, skip[:2]).flatten().tolist() == [2, 0]
+
+
+def test_another_recovery_scale_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'recovery_scale' to be 'print' or 'authors' \(got 'paper'\)"):
+        TransposedLayer(1, 2, 2, True, 0.0, recovery_scale="paper")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("recovery_scale", get_args(RecoveryScale))
 @pytest.mark.parametrize("chunk_rows", [4, 4096])
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize(("kernel_size", "step"), [(1, 1), (2, 1), (3, 3), (5, 1), (5, 5)])
@@ -43,9 +65,10 @@ def test_layers_equal_the_oracle_in_values_and_gradients(
     step: int,
     residual: bool,
     chunk_rows: int,
+    recovery_scale: RecoveryScale,
 ) -> None:
     monkeypatch.setattr("cocn.windows.CHUNK_ROWS", chunk_rows)
-    layer = TransposedLayer(3, kernel_size, step, residual, dropout=0.0).double()
+    layer = TransposedLayer(3, kernel_size, step, residual, 0.0, recovery_scale).double()
     torch.nn.init.normal_(layer.convolution.bias)
     h = torch.randn(-(-length // step), 2, 3, dtype=F64, requires_grad=True)
     skip = torch.randn(length, 2, 3, dtype=F64, requires_grad=True)
