@@ -189,7 +189,9 @@ class PositionConfig(Section):
     """How the static positions of the nodes are precomputed."""
 
     truncate: Hops = decides("inputs", 4)
-    """Longer distances, in hops, count as this value plus one."""
+    """Longer distances, in hops, count as this value plus one. The order hardly suffers where most nodes are
+    within reach (Spearman correlation with the full one 0.997 on Chameleon and Actor), but it does where
+    paths are long (0.86 on a small-world graph of diameter 12): raise this or use `depth: full` there."""
     depth: Literal["truncated", "full"] = decides("inputs", "truncated")
     """`full` searches until every reachable node is found."""
     landmarks: NodeCount | None = decides("inputs", None)
