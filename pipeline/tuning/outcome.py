@@ -1,6 +1,6 @@
 """What a search found: its trials, how much each setting mattered, and the best as a configuration file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.config.loading import Config, load_config
+from pipeline.config.loading import Config
 from pipeline.config.marks import marks_of
 from pipeline.config.nested_keys import dotted_values
 from pipeline.tuning.space import Point, Space
@@ -55,15 +55,27 @@ class Tuned:
 
 def apply_point(config: Config, point: Point) -> Config:
     """The configuration of a trial."""
-    values = {section: dict(content) for section, content in _sections(config)}
+    values = config.model_dump()
     for key, value in point.items():
-        section, _, name = key.partition(".")
-        values[section][name] = value
-    return Config.model_validate({**config.model_dump(), **values})
+        _assign(values, key, value)
+    return Config.model_validate(values)
 
 
-def _sections(config: Config) -> list[tuple[str, dict[str, Any]]]:
-    return [(name, value) for name, value in config.model_dump().items() if isinstance(value, dict)]
+def _assign(values: dict[str, Any], key: str, value: object) -> None:
+    *sections, name = key.split(".")
+    for section in sections:
+        values = values.setdefault(section, {})
+    values[name] = value
+
+
+def _given_keys(section: BaseModel, prefix: str = "") -> Iterator[str]:
+    """Dotted keys of settings that a file, a flag or a recipe has set."""
+    for name in section.model_fields_set:
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from _given_keys(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
 
 
 def best_of(trials: Sequence[Trial]) -> Trial | None:
@@ -95,17 +107,17 @@ def measure_importance(trials: Sequence[Trial], space: Space) -> dict[str, float
 
 
 def best_config(config: Config, point: Point) -> str:
-    """YAML of a trial's settings, for `cocn train --config`: what differs from the default and affects a
-    result."""
-    chosen, defaults = apply_point(config, point), load_config()
-    marks = dict(marks_of(Config))
+    """YAML of a trial's settings, for `cocn train --config`: what was set and decides a result.
+
+    Args:
+        config: What the search varied, with the recipe of the model filled in.
+        point: The settings of the trial.
+    """
+    chosen = apply_point(config, point)
     values = dict(dotted_values(chosen.model_dump(mode="json")))
-    before = dict(dotted_values(defaults.model_dump(mode="json")))
-    nested: dict[str, dict[str, Any]] = {}
-    for key, mark in marks.items():
-        kept = key in point or values[key] != before[key]
-        if mark.decides != "nothing" and not mark.repeats and not mark.extends and kept:
-            section, _, name = key.partition(".")
-            nested.setdefault(section, {})[name] = values[key]
-    nested.setdefault("model", {})["name"] = chosen.model.name
+    kept = {*point, "model.name", *_given_keys(config)}
+    nested: dict[str, Any] = {}
+    for key, mark in marks_of(Config):
+        if key in kept and mark.decides != "nothing" and not mark.repeats and not mark.extends:
+            _assign(nested, key, values[key])
     return str(yaml.safe_dump(nested, sort_keys=False, allow_unicode=True))

@@ -13,6 +13,7 @@ from pipeline.config.marks import decisive_settings
 from pipeline.engine.session import ray_session
 from pipeline.models.metrics import chosen_metric
 from pipeline.models.networks import resolve_task
+from pipeline.models.recipes import with_model
 from pipeline.runtime.errors import UserError
 from pipeline.storage.files import atomic_file, text_sha256
 from pipeline.store.access import open_store
@@ -90,6 +91,7 @@ def search(config: Config, store: GraphStore, space: Space, budget: Budget) -> T
     """
     # Trials run in their own directories.
     config = config.model_copy(update={"output": config.output.absolute()})
+    config = with_model(config, config.model.name, store)
     directory = _tune_directory(config, store, space, budget)
     directory.mkdir(parents=True, exist_ok=True)
     note = directory / PARENT

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pipeline.config.loading import Config, ConfigError, check_key, load_config, read_yaml
 from pipeline.config.marks import marks_of
-from pipeline.models.networks import FAMILY
+from pipeline.models.networks import FAMILY, streams
 from pipeline.runtime.errors import UserError
 
 Value = str | int | float | bool
@@ -87,6 +87,8 @@ def read_space(path: Path | None, config: Config) -> Space:
     """
     if path is None:
         kind = "family" if config.model.name in FAMILY else "baselines"
+        if streams(config.model):
+            kind = "segment"
         with_model = files("pipeline.tuning") / "assets" / f"{kind}.yaml"
         path = Path(str(with_model))
     return _parse_space(read_yaml(path), str(path), config)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 @pytest.fixture
 def tuned_config(tmp_path: Path, tracking_database: Path) -> Config:
     shutil.copy(tracking_database, tmp_path / "mlflow.db")
-    return tiny_config(tmp_path, train__epochs=2, model__propagated_features=0)
+    return tiny_config(tmp_path, train__epochs=2, model__propagated_features=0, model__recipe="paper")
 
 
 def test_a_search_ends_with_a_file_a_page_and_a_run_per_trial(
@@ -89,6 +89,8 @@ def test_a_killed_search_continues(tmp_path: Path) -> None:
         time.sleep(0.2)
     time.sleep(3)  # Ray Tune notes where it stands every two seconds
     os.killpg(first.pid, signal.SIGKILL)
+    if first.stdout is not None:
+        first.stdout.close()
     first.wait()
     finished = {path: path.stat().st_mtime_ns for path in tmp_path.glob("trainings/*/result.json")}
     parent = json.loads(next(tmp_path.glob("tune/*/parent.json")).read_text())["key"]
