@@ -52,7 +52,8 @@ def test_local_cluster_listens_on_loopback_with_a_token() -> None:
 )
 def test_environment_depends_on_the_address(address: str, expected: str) -> None:
     result = run(
-        "from os import environ; from pipeline.engine.session import *; prepare_environment();"
+        "from os import environ;"
+        "from pipeline.engine.session import LOOPBACK_SWITCH, _prepare_environment; _prepare_environment();"
         "print(environ.get(LOOPBACK_SWITCH), environ.get('RAY_AUTH_MODE'), 'RAY_AUTH_TOKEN' in environ)",
         RAY_ADDRESS=address,
         HOME="/nonexistent",

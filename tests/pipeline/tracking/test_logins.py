@@ -50,7 +50,7 @@ def check_runs(store: TrackingStore, campaign: Campaign) -> list[TrackedRun]:
     history = store.read_history(child.run_id, "train_loss")
     assert [(point.step, point.value) for point in history] == [(e.epoch, e.train_loss) for e in epochs]
     found = {item.path for item in store.client.list_artifacts(child.run_id)}
-    assert found == {"checkpoint", "config.yaml", "model"}
+    assert found == {"checkpoint", "config.yaml", "evaluation.json", "model", "model_card.md"}
     (row,) = compare(select_trainings(store, "cocn")).rows
     assert row.mean == campaign.trainings[0].test_metric
     return runs
@@ -103,7 +103,7 @@ def test_a_server_with_a_login(
         assert check_tracking(output).status == "problem"
         assert run_cocn("track", "sync", "--output", str(output), "--json") == 1
         assert json.loads(capsys.readouterr().out)["waiting"] == 3
-        assert run_cocn("compare", "--tracking-uri", f"http://ada:{WRONG}@{HOST}:{port}", "--debug") == 1
+        assert run_cocn("compare", "--tracking-uri", f"http://ada:{WRONG}@{HOST}:{port}", "--debug") == 2
         assert WRONG not in capsys.readouterr().err
 
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ada")
