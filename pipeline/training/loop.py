@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from cocn.modern import MixingCoCN, StreamingCoCN
 from pipeline.config.loading import TrainConfig
 from pipeline.models.metrics import Evaluation, chosen_metric, evaluate_predictions
 from pipeline.models.networks import Network, build_model
@@ -253,6 +254,7 @@ def _describe_result(
         peak_memory_mb=peak_memory_mb(),
         test=test.metrics,
         test_rows=test.num_rows,
+        gates=_gates_of(model),
         weights_sha256=weights_digest(model.state_dict()),
         protocol=job.config.data.protocol,
         checkpoint=best,
@@ -262,5 +264,4 @@ def _describe_result(
 
 def _gates_of(model: nn.Module) -> dict[str, float]:
     """How much each input block counts, for models that have blocks."""
-    gates: dict[str, float] = model.gates() if hasattr(model, "gates") else {}  # type: ignore[operator]
-    return gates
+    return model.gates() if isinstance(model, MixingCoCN | StreamingCoCN) else {}
