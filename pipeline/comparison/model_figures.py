@@ -75,8 +75,14 @@ def _draw_gates(trainings: Sequence[Training]) -> Iterator[Figure]:
         if result is not None and result.gates:
             rows.append((f"{training.model}, {training.dataset}", result.gates))
     if rows:
-        caption = "Share of each input block in what a model reads: its gate times the size of its weights."
-        yield Figure("What the models looked at", caption=caption, drawing=share_bars(rows), wide=True)
+        listed = [
+            f"{label}: " + ", ".join(f"{block} {share:.0%}" for block, share in gates.items())
+            for label, gates in rows
+        ]
+        caption = "Share of each input block in what a model reads: its gate times the size of its weights. "
+        yield Figure(
+            "What the models looked at", caption=caption + "; ".join(listed), drawing=share_bars(rows)
+        )
 
 
 def best_trainings(selection: Selection) -> list[Training]:

@@ -190,7 +190,7 @@ def share_bars(rows: Sequence[tuple[str, Mapping[str, float]]]) -> str:
                 f'height="{height}" fill-opacity="{opacity:.2f}">'
                 f"<title>{escape(f'{name}: {share:.1%}')}</title></rect>"
             )
-            if length > 7 * len(name):
+            if length > 9 * len(name):
                 parts.append(
                     f'<text class="count" x="{x + length / 2:.1f}" y="{y + 17:.1f}">{escape(name)}</text>'
                 )
