@@ -12,9 +12,8 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from cocn.sparse_rows import SparseRows, sparse_rows
+from cocn.sparse_rows import SparseRows, multiply, sparse_rows
 
 Direction = Literal["in", "out", "both"]
 
@@ -60,7 +59,7 @@ class MeanAggregator:
         return moved
 
     def __call__(self, x_NC: Tensor) -> Tensor:
-        return _Aggregate.apply(x_NC, self)
+        return multiply(x_NC, self)
 
 
 def mean_aggregator(
@@ -109,15 +108,3 @@ def _shares(indptr: Tensor, num_nodes: int, weight: Tensor | None) -> Tensor:
     row = torch.repeat_interleave(counts)
     total = weight.new_zeros(num_nodes).index_add_(0, row, weight)
     return weight / total.clamp(min=torch.finfo(weight.dtype).tiny)[row]
-
-
-class _Aggregate(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, aggregator):  # type: ignore[no-untyped-def]
-        ctx.aggregator = aggregator
-        return aggregator.rows.multiply(x)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):  # type: ignore[no-untyped-def]
-        return ctx.aggregator.transposed.multiply(grad), None

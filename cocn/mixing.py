@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from cocn.aggregation import MeanAggregator
-from cocn.sparse_rows import SparseRows, sparse_rows
+from cocn.sparse_rows import SparseRows, multiply, sparse_rows
 
 
 class WindowTaps:
@@ -62,20 +61,7 @@ class WindowTaps:
 
     def __call__(self, x_NC: Tensor) -> Tensor:
         """What the taps of every node read, side by side: [N, T·C]."""
-        read: Tensor = _Read.apply(x_NC, self)
-        return read.view(x_NC.size(0), -1)
-
-
-class _Read(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, taps):  # type: ignore[no-untyped-def]
-        ctx.taps = taps
-        return taps.rows.multiply(x)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):  # type: ignore[no-untyped-def]
-        return ctx.taps.transposed.multiply(grad), None
+        return multiply(x_NC, self).view(x_NC.size(0), -1)
 
 
 @dataclass(frozen=True, eq=False)

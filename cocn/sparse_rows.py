@@ -14,11 +14,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 #: Entries plus rows per block: enough work to outweigh handing it to a thread.
 BLOCK_WORK = 1 << 15
@@ -105,6 +106,34 @@ class SparseRows:
         if self._blocks is None:
             self._blocks = balanced_blocks(self.indptr)
         return self._blocks
+
+
+class Operator(Protocol):
+    """A sparse matrix and its transpose, which the gradient needs."""
+
+    @property
+    def rows(self) -> SparseRows: ...
+
+    @property
+    def transposed(self) -> SparseRows: ...
+
+
+def multiply(x_MC: Tensor, operator: Operator) -> Tensor:
+    """The product [N, C] of an operator with x, differentiable in x."""
+    product: Tensor = _Multiply.apply(x_MC, operator)
+    return product
+
+
+class _Multiply(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, operator):  # type: ignore[no-untyped-def]
+        ctx.operator = operator
+        return operator.rows.multiply(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        return ctx.operator.transposed.multiply(grad), None
 
 
 def sparse_rows(row: Tensor, column: Tensor, values: Tensor, shape: tuple[int, int]) -> SparseRows:
