@@ -9,7 +9,7 @@ Public names, by module:
     blocks: open_block, stage_name
     own: OWN, is_wide
     propagation: open_propagated, propagate_features, stage_name
-    selection: block_widths, graph_blocks, hop_blocks, is_private, is_tiny, streaming_blocks, window_block,
-        write_blocks
+    selection: block_widths, count_training_nodes, graph_blocks, hop_blocks, is_private, is_tiny,
+        streaming_blocks, window_block, write_blocks
     structure: STRUCTURE
 """

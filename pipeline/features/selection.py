@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pipeline.features.averages import Direction, write_average
-from pipeline.features.blocks import Scale, open_block, stage_name
+from pipeline.features.blocks import Scale, open_block
 from pipeline.features.neighbour_labels import block_name as labels_block
 from pipeline.features.neighbour_labels import has_labels, write_neighbour_labels
 from pipeline.features.own import OWN, PROJECTED, is_wide, needs_projection, write_own, write_projection
@@ -41,8 +41,12 @@ def graph_blocks(store: GraphStore, split: int, *, labels: bool = True) -> tuple
 
 def is_tiny(store: GraphStore, split: int) -> bool:
     """Whether there are so few training nodes that a model should read little."""
-    rows = int((store.split(split) == 0).sum()) if store.num_splits else store.num_nodes
-    return store.manifest.num_features > TINY_RATIO * rows
+    return store.manifest.num_features > TINY_RATIO * count_training_nodes(store, split)
+
+
+def count_training_nodes(store: GraphStore, split: int) -> int:
+    """Training nodes of a split; all nodes where there are no splits."""
+    return int((store.split(split) == 0).sum()) if store.num_splits else store.num_nodes
 
 
 def window_block(store: GraphStore) -> str:
@@ -59,11 +63,6 @@ def averaged_block(store: GraphStore) -> str:
 def is_private(block: str) -> bool:
     """Whether only the node itself may read a block."""
     return block.startswith("labels-")
-
-
-def required_stages(store: GraphStore, blocks: Sequence[str]) -> tuple[str, ...]:
-    """The stages of blocks, by name."""
-    return tuple(stage_name(block) for block in blocks)
 
 
 def block_widths(store: GraphStore, blocks: Sequence[str]) -> dict[str, int]:

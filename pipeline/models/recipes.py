@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.config.settings import Config
 from pipeline.features.own import is_wide
-from pipeline.features.selection import is_tiny
+from pipeline.features.selection import count_training_nodes, is_tiny
 from pipeline.models.networks import FAMILY, resolve_task, streams
 from pipeline.store.graph_store import GraphStore
 
@@ -32,8 +32,8 @@ def with_model(config: Config, name: str, store: GraphStore) -> Config:
     config = _update(config, {"model": {"name": name}})
     if name not in FAMILY or config.model.recipe == "paper":
         return config
-    modern = resolve_task(config, store) == "node" and config.data.task != "link"
     if config.model.recipe == "auto":
+        modern = resolve_task(config, store) == "node"
         config = _update(config, {"model": {"recipe": "modern" if modern else "paper"}})
     if config.model.recipe == "paper":
         return config
@@ -41,7 +41,7 @@ def with_model(config: Config, name: str, store: GraphStore) -> Config:
 
 
 def _defaults(config: Config, store: GraphStore) -> dict[str, dict[str, Any]]:
-    rows = int((store.split(config.data.split) == 0).sum()) if store.num_splits else store.num_nodes
+    rows = count_training_nodes(store, config.data.split)
     few = store.manifest.num_features > rows
     model: dict[str, Any] = {"dropout": 0.5, "feature_dropout": 0.5 if few else 0.0}
     # Relaxed windows are what sets these two apart; elsewhere they were measured to cost points and time.

@@ -1,6 +1,6 @@
 """Mini-batches of the graphs of a collection, for graph labels and for links inside graphs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import cast
 
 import numpy as np
@@ -15,18 +15,17 @@ from pipeline.config.loading import Config
 from pipeline.models.metrics import Predictions, gather_from_ranks
 from pipeline.runtime.errors import UserError
 from pipeline.segments.batching import BatchPlan, EpochOrder
-from pipeline.segments.loader import LoaderState
 from pipeline.store.arrays import Task
 from pipeline.store.graph_store import GraphStore
 from pipeline.store.splits import rows_of_part
 from pipeline.training.graph_pool import GraphPool, LabelledPairs, read_pool
-from pipeline.training.protocol import Share
+from pipeline.training.protocol import BatchedFeed, Share
 
 #: Graphs per batch in evaluation, where the result does not depend on it.
 _EVALUATION_GRAPHS = 64
 
 
-class CollectionFeed:
+class CollectionFeed(BatchedFeed):
     """Mini-batches of graphs; the graphs of a step are divided among the ranks.
 
     The order depends on seed and epoch only: in each step all ranks together see the same graphs for any
@@ -59,24 +58,11 @@ class CollectionFeed:
         split, protocol = store.split(config.data.split), config.data.protocol
         self._parts = {part: rows_of_part(split, part, protocol) for part in ("train", "val", "test")}
         self._rank, self._world_size, self._device = rank, world_size, device
-        self._seed = config.train.seed
         try:
-            self._plan = BatchPlan(self._parts["train"].size, config.train.batch_size, world_size)
+            plan = BatchPlan(self._parts["train"].size, config.train.batch_size, world_size)
         except ValueError as error:
             raise UserError(f"{error}: raise train.batch_size or lower resources.workers") from error
-        self._epoch = self._step = 0
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self._plan.num_steps
-
-    @property
-    def epoch_ended(self) -> bool:
-        return self._step == self._plan.num_steps
-
-    def start_epoch(self, epoch: int) -> None:
-        if epoch != self._epoch:
-            self._epoch, self._step = epoch, 0
+        super().__init__(plan, config.train.seed)
 
     def shares(self) -> Iterator[Share]:
         plan, graphs = self._plan, self._parts["train"]
@@ -122,23 +108,6 @@ class CollectionFeed:
         z = model(batch).float()
         scores = score_links(z, pairs.ends)
         return pairs.number, scores, pairs.label, _rank_contacts(z, batch, pairs), graphs[pairs.graph]
-
-    def cursor(self) -> LoaderState | None:
-        plan = self._plan
-        return LoaderState(
-            epoch=self._epoch,
-            position=plan.start(self._step),
-            num_rows=plan.num_rows,
-            batch_size=plan.batch_size,
-            seed=self._seed,
-        )
-
-    def sequencer(self) -> dict[str, Tensor] | None:
-        return None
-
-    def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
-        if cursor is not None:
-            self._epoch, self._step = cursor.epoch, self._plan.step_at(cursor.position)
 
     def _tensor(self, graphs: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(graphs).to(self._device)

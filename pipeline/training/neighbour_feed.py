@@ -11,12 +11,11 @@ from pipeline.models.metrics import Predictions
 from pipeline.models.opponents import OPPONENTS, Opponent, OpponentGraph
 from pipeline.models.tasks import read_targets
 from pipeline.segments.batching import BatchPlan
-from pipeline.segments.loader import LoaderState
 from pipeline.segments.stage import PARTS
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.inputs import part_code
 from pipeline.training.opponent_inputs import fit_scale, read_opponent_graph
-from pipeline.training.protocol import Share
+from pipeline.training.protocol import BatchedFeed, Share
 from pipeline.training.sampling import NeighbourSampler
 
 #: From this many nodes on `auto` samples: a step on a whole larger graph takes seconds.
@@ -34,7 +33,7 @@ def samples_neighbours(config: Config, num_nodes: int) -> bool:
     )
 
 
-class NeighbourFeed:
+class NeighbourFeed(BatchedFeed):
     """Mini-batches of training nodes with neighbours sampled around them; predictions use the whole graph.
 
     Batches and samples depend on seed, epoch and step only, so a resumed training repeats them.
@@ -43,29 +42,14 @@ class NeighbourFeed:
     def __init__(self, store: GraphStore, config: Config, model: Opponent, device: torch.device) -> None:
         self._graph = read_opponent_graph(store, device)
         fit_scale(model, store)
-        self._device, self._seed = device, config.train.seed
+        self._device = device
         split = store.split(config.data.split)
         self._nodes = {part: np.flatnonzero(split == part_code(part)) for part in PARTS}
         self._targets = read_targets(store, config.data.split, device)
-        self._plan = BatchPlan(self._nodes["train"].size, config.train.batch_size)
+        super().__init__(BatchPlan(self._nodes["train"].size, config.train.batch_size), config.train.seed)
         # Half as many from hop to hop: with equal fan-outs a neighbourhood would soon be the whole graph.
         fan_outs = [max(config.model.neighbours >> hop, 2) for hop in range(config.model.opponent.layers)]
         self._sampler = NeighbourSampler(store.undirected_csr(), fan_outs)
-        self._epoch = self._step = 0
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self._plan.num_steps
-
-    @property
-    def epoch_ended(self) -> bool:
-        """Whether the current epoch has no more shares."""
-        return self._step == self._plan.num_steps
-
-    def start_epoch(self, epoch: int) -> None:
-        """Shuffle anew, or keep the cursor if that epoch is already running."""
-        if epoch != self._epoch:
-            self._epoch, self._step = epoch, 0
 
     def shares(self) -> Iterator[Share]:
         """The rest of the current epoch."""
@@ -94,22 +78,3 @@ class NeighbourFeed:
         """Predictions for a part, using every neighbour."""
         nodes = torch.from_numpy(self._nodes[part]).to(self._device)
         return self._targets.predictions(nodes, model(self._graph).float()[nodes])
-
-    def cursor(self) -> LoaderState:
-        """Position in the current epoch."""
-        plan = self._plan
-        return LoaderState(
-            epoch=self._epoch,
-            position=plan.start(self._step),
-            num_rows=plan.num_rows,
-            batch_size=plan.batch_size,
-            seed=self._seed,
-        )
-
-    def sequencer(self) -> None:
-        """None: nothing is ordered here."""
-
-    def restore(self, cursor: LoaderState | None, sequencer: object) -> None:
-        """Go to a saved position."""
-        if cursor is not None:
-            self._epoch, self._step = cursor.epoch, self._plan.step_at(cursor.position)

@@ -13,6 +13,7 @@ from cocn import GraphBatch, SegmentBatch
 from cocn.modern import BlockGraph
 from pipeline.models.metrics import Predictions
 from pipeline.models.opponents import OpponentGraph, RowBatch
+from pipeline.segments.batching import BatchPlan
 from pipeline.segments.loader import LoaderState
 
 
@@ -64,6 +65,49 @@ class Feed(Protocol):
 
     def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
         """Go to a saved position."""
+
+
+class BatchedFeed:
+    """The cursor of a feed whose epochs are mini-batches in an order that seed and epoch decide.
+
+    Args:
+        plan: Batches of an epoch.
+        seed: Decides the order, together with the epoch.
+    """
+
+    def __init__(self, plan: BatchPlan, seed: int) -> None:
+        self._plan = plan
+        self._seed = seed
+        self._epoch = self._step = 0
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._plan.num_steps
+
+    @property
+    def epoch_ended(self) -> bool:
+        return self._step == self._plan.num_steps
+
+    def start_epoch(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            self._epoch, self._step = epoch, 0
+
+    def cursor(self) -> LoaderState | None:
+        plan = self._plan
+        return LoaderState(
+            epoch=self._epoch,
+            position=plan.start(self._step),
+            num_rows=plan.num_rows,
+            batch_size=plan.batch_size,
+            seed=self._seed,
+        )
+
+    def sequencer(self) -> dict[str, Tensor] | None:
+        return None
+
+    def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
+        if cursor is not None:
+            self._epoch, self._step = cursor.epoch, self._plan.step_at(cursor.position)
 
 
 class OneStepFeed:

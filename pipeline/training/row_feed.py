@@ -1,6 +1,6 @@
 """Mini-batches of rows for networks that read no graph while they train; only needed rows are computed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -13,12 +13,11 @@ from pipeline.models.opponents import RowBatch
 from pipeline.models.opponents.perceptrons import RowOpponent
 from pipeline.models.tasks import read_targets
 from pipeline.segments.batching import BatchPlan
-from pipeline.segments.loader import LoaderState
 from pipeline.segments.stage import PARTS
 from pipeline.store.graph_store import GraphStore
 from pipeline.training.inputs import part_code
 from pipeline.training.opponent_inputs import RowTable, read_rows, scale_rows
-from pipeline.training.protocol import Share
+from pipeline.training.protocol import BatchedFeed, Share
 
 #: Rows evaluated at once.
 _EVALUATION_ROWS = 16_384
@@ -26,7 +25,7 @@ _EVALUATION_ROWS = 16_384
 _RESIDENT_BYTES = 2**30
 
 
-class RowFeed:
+class RowFeed(BatchedFeed):
     """Mini-batches of training rows; the order depends on seed and epoch only.
 
     Args:
@@ -39,28 +38,14 @@ class RowFeed:
     def __init__(self, store: GraphStore, config: Config, model: RowOpponent, device: torch.device) -> None:
         self._table = read_rows(store, model)
         self._device = device
-        self._seed = config.train.seed
         split = store.split(config.data.split)
         self._rows = {part: np.flatnonzero(split == part_code(part)) for part in PARTS}
         self._targets = read_targets(store, config.data.split, device)
         train = self._rows["train"]
-        self._plan = BatchPlan(train.size, config.train.batch_size)
+        super().__init__(BatchPlan(train.size, config.train.batch_size), config.train.seed)
         model.fit(self._table.take(train[scale_rows(train.size)], device))
         self._train = _ResidentRows.of(self._table, train, device)
         self._train_labels = self._targets.values[torch.from_numpy(train).to(device)]
-        self._epoch = self._step = 0
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self._plan.num_steps
-
-    @property
-    def epoch_ended(self) -> bool:
-        return self._step == self._plan.num_steps
-
-    def start_epoch(self, epoch: int) -> None:
-        if epoch != self._epoch:
-            self._epoch, self._step = epoch, 0
 
     def shares(self) -> Iterator[Share]:
         plan = self._plan
@@ -92,23 +77,6 @@ class RowFeed:
     def _answer(self, model: nn.Module, rows: NDArray[np.int64]) -> Predictions:
         outputs = [model(batch).float() for _, batch in row_batches(self._table, rows, self._device)]
         return self._targets.predictions(torch.from_numpy(rows).to(self._device), torch.cat(outputs))
-
-    def cursor(self) -> LoaderState | None:
-        plan = self._plan
-        return LoaderState(
-            epoch=self._epoch,
-            position=plan.start(self._step),
-            num_rows=plan.num_rows,
-            batch_size=plan.batch_size,
-            seed=self._seed,
-        )
-
-    def sequencer(self) -> dict[str, Tensor] | None:
-        return None
-
-    def restore(self, cursor: LoaderState | None, sequencer: Mapping[str, Tensor] | None) -> None:
-        if cursor is not None:
-            self._epoch, self._step = cursor.epoch, self._plan.step_at(cursor.position)
 
 
 class _ResidentRows:

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from cocn.sparse_rows import SparseRows
+from cocn.sparse_rows import SparseRows, multiply
 
 #: The matrices that opponents multiply with; A is the graph, S the graph with both directions of every edge.
 Kind = Literal[
@@ -32,11 +31,11 @@ class SparseOperator:
     """A sparse matrix and its transpose.
 
     Attributes:
-        matrix: [N, M].
+        rows: [N, M].
         transposed: [M, N]; the same object if the matrix is symmetric.
     """
 
-    matrix: SparseRows
+    rows: SparseRows
     transposed: SparseRows
 
     @classmethod
@@ -47,8 +46,7 @@ class SparseOperator:
 
     def multiply(self, x: Tensor) -> Tensor:
         """The product with `x`, differentiable in `x`."""
-        product: Tensor = _Product.apply(x, self)  # type: ignore[no-untyped-call]
-        return product
+        return multiply(x, self)
 
 
 def _to_rows(matrix: Any, device: torch.device) -> SparseRows:
@@ -104,15 +102,3 @@ def _scale(
     if columns is not None:
         values = values * columns[matrix.indices]
     return sparse.csr_matrix((values.astype(np.float32), matrix.indices, matrix.indptr), matrix.shape)
-
-
-class _Product(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, operator):  # type: ignore[no-untyped-def]
-        ctx.operator = operator
-        return operator.matrix.multiply(x)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):  # type: ignore[no-untyped-def]
-        return ctx.operator.transposed.multiply(grad), None
